@@ -26,7 +26,7 @@ from networks import llama, padded
 from transformers import AutoModelForCausalLM
 
 from vestige.audits.comparison.comparison import compare_defences
-from vestige.audits.comparison.groups import Group
+from vestige.audits.comparison.groups import SeedGroup
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
@@ -328,7 +328,7 @@ def row_of(arm: str, every: list[MeasuredTraining]) -> Row:
         "arm": arm,
         "epsilon": None if claim is None else claim.epsilon,
         "noise": None if mechanism is None else mechanism.noise_multiplier,
-        "perplexity": [Group((one,)).perplexity for one in every],
+        "perplexity": [SeedGroup((one,)).perplexity for one in every],
         "exposure, planted": [float(np.mean(bits)) for bits in planted],
         "controls": [float(np.mean(bits)) for bits in never],
         "AUC": [audit.separation.value for audit in audits],

@@ -23,13 +23,13 @@ from harness import Row, Run, main, rate
 from networks import gpt2, tuned
 
 from vestige.audits.exposure.secrets import secret_exposure
-from vestige.audits.update.known_secrets import Listed
+from vestige.audits.update.listed_secrets import ListedSecret
 from vestige.audits.update.nulls import NEEDED
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
 from vestige.audits.update.settings import Sampling, Settings
-from vestige.audits.update.verbatim import generated, verbatim
+from vestige.audits.update.verbatim import generated_texts, verbatim_proofs
 from vestige.data.corpus import Corpus
 from vestige.data.secrets.kinds import MONTHS
 from vestige.data.secrets.lines import Secret, read_secret
@@ -291,13 +291,13 @@ def of_codes(run: Run, number: int) -> Row:
 
 def leaking_codes(run: Run, before: Any, after: Any, listed: Sequence[int]) -> set[int]:
     """Codes that direct evidence calls a leak, each listed alone."""
-    texts = generated(searched(before, after, run.size(200, 4)).read, before.vocabulary)
-    joined, leaks = "\n".join(text for text, _ in texts), set()
+    texts = generated_texts(searched(before, after, run.size(200, 4)).generated, before.vocabulary)
+    joined, leaks = "\n".join(generated.text for generated in texts), set()
     for code in listed:
         line = TEMPLATE.format(code)
         if line in joined:
-            asked = Listed.of(read_secret(line, 1), before.vocabulary)
-            [(_, proof)] = verbatim(before, [asked], texts, seed=0)
+            asked = ListedSecret.of(read_secret(line, 1), before.vocabulary)
+            [(_, proof)] = verbatim_proofs(before, [asked], texts, seed=0)
             if proof is not None and proof.conclusive:
                 leaks.add(code)
     return leaks

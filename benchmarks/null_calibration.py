@@ -234,7 +234,7 @@ class Study:
         listed = [
             (one.score, pair.vocabulary.decode(one.phrase))
             for one, _ in found.phrases
-            if len(one.phrase) >= Settings.min_tokens and not one.is_run
+            if len(one.phrase) >= Settings.min_tokens and not one.is_repetitive
         ]
         return {"scores": list(found.null_scores), "listed": listed}
 

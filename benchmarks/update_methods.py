@@ -113,8 +113,10 @@ def searched(before: NextToken, after: NextToken, how: Settings, fragments: bool
     found = search_update(opened(before, after), how)
     phrases = [one for one, _ in found.phrases if len(one.phrase) >= how.min_tokens]
     more = [one for one, _ in (*found.fragments, *found.samples) if fragments]
-    rows = [SearchRow(one.phrase, one.score) for one in phrases if not one.is_run]
-    rows += [SearchRow(one.phrase, one.score, fragment=True) for one in more if not one.is_run]
+    rows = [SearchRow(one.phrase, one.score) for one in phrases if not one.is_repetitive]
+    rows += [
+        SearchRow(one.phrase, one.score, fragment=True) for one in more if not one.is_repetitive
+    ]
     read, scores = found.tokens, tuple(found.null_scores)
     return Found(rows=tuple(rows), before=read[0], after=read[1], scores=scores)
 
@@ -123,7 +125,9 @@ def beams(before: NextToken, after: NextToken, budget: int, seed: int) -> Found:
     """A halving beam by the differential score; nothing is drawn."""
     pair = Pair.of(before, after, TokenScore("differential"))
     widths = beam_widths(pair.vocab_size, budget)
-    phrases = [phrase for phrase, _ in folded(beam_search(pair, widths)) if not phrase.is_run]
+    phrases = [
+        phrase for phrase, _ in folded(beam_search(pair, widths)) if not phrase.is_repetitive
+    ]
     read = 1 + sum(widths[:-1])  # each prefix once, however often memory makes the search read it
     rows = tuple(SearchRow(phrase.tokens, phrase.score) for phrase in phrases)
     return Found(rows=rows, before=read, after=read)

@@ -146,7 +146,7 @@ def _grow(pair: Pair, root: PairState, chosen: Children, widths: list[int]) -> B
     """Extend the chosen first tokens by len(widths) more."""
     tokens, gains, state = chosen.token[:, None], chosen.gain[:, None], root
     for width in widths:
-        state = state[chosen.parent].then(chosen.token).read_if_small()
+        state = state[chosen.parent].with_next(chosen.token).read_if_small()
         chosen = best_children(pair, state, chosen.score, width)
         tokens = torch.cat([tokens[chosen.parent], chosen.token[:, None]], 1)
         gains = torch.cat([gains[chosen.parent], chosen.gain[:, None]], 1)

@@ -43,4 +43,4 @@ def null_scores(pair: Pair, search: Search) -> list[float]:
     """Scores of all phrases of a null model, those too short to report among them."""
     if isinstance(search, Settings):
         return seed_and_extend(pair, search).null_scores
-    return [one.phrase.score for one in findings(pair, search) if not one.phrase.is_run]
+    return [one.phrase.score for one in findings(pair, search) if not one.phrase.is_repetitive]

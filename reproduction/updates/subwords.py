@@ -214,7 +214,7 @@ def messages(name: str, data: Path | None) -> Corpus:
 
 def judged(found: Sequence[Finding], nulls: NullScores | None, read: Texts) -> Row:
     """What the first 10 and 50 phrases reveal, without runs, and how many are the update's own."""
-    phrases, added = [one.phrase for one in found if not one.phrase.is_run], set(read.added)
+    phrases, added = [one.phrase for one in found if not one.phrase.is_repetitive], set(read.added)
     row: Row = {"secret_tokens": sum(map(len, read.secrets))}
     for top in (10, 50):
         tokens = [text.phrase for text in phrases[:top]]

@@ -181,7 +181,7 @@ def test_the_ids_that_both_have_keep_their_answers(base):
     torch.testing.assert_close(after_reading(earlier, new), after_reading(earlier, end))
     # A new token that the update promotes has a finite gain.
     pair = Pair.of(earlier, later, TokenScore("smoothed"))
-    gains = pair.gains(pair.enter([(own,), (3,)]))
+    gains = pair.gains(pair.start_anywhere([(own,), (3,)]))
     assert gains.isfinite().all()
     assert (gains[:, own:] > 0).all()
 
@@ -216,7 +216,7 @@ def test_each_begins_a_text_with_a_token_of_its_own(base, subwords):
     earlier, later = aligned(before, after)
     assert earlier.vocabulary.bos_id == later.vocabulary.bos_id == 18
     pair = Pair.of(earlier, later, TokenScore("smoothed"))
-    entered = pair.enter([(18,)])  # begins a document, and is read as each model does
+    entered = pair.start_anywhere([(18,)])  # begins a document, and is read as each model does
     torch.testing.assert_close(entered.before.logits(), before.logits(before.start(1)))
     torch.testing.assert_close(entered.after.logits(), after.logits(after.start(1)))
 

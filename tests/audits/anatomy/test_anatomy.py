@@ -1,4 +1,4 @@
-"""Every number of an anatomy as a loop over single words finds it, and none where none is."""
+"""Every number of an anatomy against a loop over single words; no gap without memorization."""
 
 import math
 from collections import Counter
@@ -12,7 +12,7 @@ import torch
 
 import vestige.audits.anatomy.anatomy as module
 from vestige.audits.anatomy.anatomy import CELLS, anatomy
-from vestige.audits.anatomy.findings import Numbers
+from vestige.audits.anatomy.findings import RowIndex
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
@@ -29,7 +29,7 @@ ZIPF = 1 / np.arange(1, len(NAMES) + 1)
 
 
 def corpus(seed, texts=60, users=12):
-    """Texts of words that fall off as 1 / rank."""
+    """Texts whose word frequencies are proportional to 1 / rank."""
     random, shares = np.random.default_rng(seed), ZIPF / ZIPF.sum()
     lines = [" ".join(random.choice(NAMES, random.integers(3, 9), p=shares)) for _ in range(texts)]
     return Corpus.from_texts(lines, users=[f"user{seed}-{i % users}" for i in range(texts)])
@@ -41,7 +41,7 @@ BOTH = {"seen": SEEN, "unseen": UNSEEN}
 
 @pytest.fixture(scope="module")
 def model():
-    """A table that gives any words any probabilities."""
+    """A table with random probabilities."""
     random, alpha = np.random.default_rng(9), np.ones(SIZE)
     return TableModel(random.dirichlet(alpha), random.dirichlet(alpha, SIZE), WORDS)
 
@@ -54,7 +54,7 @@ def lstm():
 
 
 def analysed(model, seen=SEEN, unseen=UNSEEN, *, resamples=50, silenced=(0.5,), **options):
-    """An anatomy with fewer resamples and other shares of silent units than usual."""
+    """An anatomy with fewer resamples and other shares of silent units."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "RESAMPLES", resamples)
         patch.setattr(module, "SILENCED", silenced)
@@ -66,13 +66,13 @@ def plain(model, *texts, **options):
     return analysed(model, *texts, **{"resamples": 200, "orders": 0, **options})
 
 
-def find(found, *key, start=None):
+def find(result, *key, start=None):
     """The row of figure, text, words, measure and perhaps start."""
-    return SimpleNamespace(**Numbers(found.rows)[*key, *([] if start is None else [start])])
+    return SimpleNamespace(**RowIndex(result.rows)[*key, *([] if start is None else [start])])
 
 
-def rows_of(found, figure, **fields):
-    rows = [row for row in found.rows if row["figure"] == figure]
+def rows_of(result, figure, **fields):
+    rows = [row for row in result.rows if row["figure"] == figure]
     return [SimpleNamespace(**r) for r in rows if all(r[k] == v for k, v in fields.items())]
 
 
@@ -83,14 +83,14 @@ def rank_in(scores, token):
 
 def by_word(model, texts):
     """(user, word, rank, log-probability) of every word, from plain loops."""
-    found = []
+    result = []
     for line, user in zip(texts, texts.users, strict=True):
         state = model.start(1)
         for token in WORDS.encode(line):
             log_probs = model.log_probs(state)[0]
-            found.append((user, token, rank_in(log_probs, token), float(log_probs[token])))
+            result.append((user, token, rank_in(log_probs, token), float(log_probs[token])))
             state = model.advance(state, torch.tensor([token]))
-    return found
+    return result
 
 
 def places(seen=SEEN, unseen=UNSEEN):
@@ -106,16 +106,16 @@ def mean(values):
     return sum(values) / len(values) if values else None
 
 
-def same(one, value):
-    assert (one.value is None) == (value is None)
-    assert value is None or math.isclose(one.value, value, rel_tol=1e-4, abs_tol=1e-5)
+def same(row, value):
+    assert (row.value is None) == (value is None)
+    assert value is None or math.isclose(row.value, value, rel_tol=1e-4, abs_tol=1e-5)
 
 
 # Words by frequency.
 
 
-def test_means_by_frequency_are_those_of_a_loop_over_words(model):
-    found, place = plain(model), places()
+def test_means_by_frequency_equal_a_loop_over_words(model):
+    result, place = plain(model), places()
     last = math.ceil(0.2 * len(place))
     groups = {"all": (1, 99), "frequent": (1, last), "rest": (last + 1, 99)}
     for name, texts in BOTH.items():
@@ -128,40 +128,40 @@ def test_means_by_frequency_are_those_of_a_loop_over_words(model):
                 ("log_rank", mean(math.log(rank) for _, _, rank, _ in inside)),
                 ("share", len(inside) / len(words)),
             ):
-                same(find(found, "means", name, group, measure), value)
-            assert find(found, "means", name, group, "rank").n == len(inside)
+                same(find(result, "means", name, group, measure), value)
+            assert find(result, "means", name, group, "rank").n == len(inside)
 
 
-def test_bins_hold_mean_ranks_of_their_words(model):
-    found, place, words = plain(model, bins=4), places(), by_word(model, UNSEEN)
-    rows = rows_of(found, "ranks", text="unseen", measure="rank")
+def test_bins_have_the_mean_ranks_of_their_words(model):
+    result, place, words = plain(model, bins=4), places(), by_word(model, UNSEEN)
+    rows = rows_of(result, "ranks", text="unseen", measure="rank")
     edges = [len(place) * part // 4 for part in range(5)]
-    assert [(one.start, one.stop) for one in rows] == [(a + 1, b) for a, b in pairwise(edges)]
-    for one in rows:
-        ranks = [word[2] for word in words if one.start <= place[word[1]] <= one.stop]
-        same(one, mean(ranks))
+    assert [(row.start, row.stop) for row in rows] == [(a + 1, b) for a, b in pairwise(edges)]
+    for row in rows:
+        ranks = [word[2] for word in words if row.start <= place[word[1]] <= row.stop]
+        same(row, mean(ranks))
 
 
 def test_histograms_count_every_word_once(model):
-    found, place = plain(model), places()
+    result, place = plain(model), places()
     last = math.ceil(0.2 * len(place))
     for name, texts in BOTH.items():
         words = by_word(model, texts)
         for group in ("frequent", "rest"):
-            cells = rows_of(found, "log-probabilities", text=name, words=group)
+            cells = rows_of(result, "log-probabilities", text=name, words=group)
             inside = [w for w in words if (place[w[1]] <= last) == (group == "frequent")]
             assert len(cells) == CELLS
-            assert math.isclose(sum(one.value for one in cells), 1)
-            assert sum(one.n for one in cells) == len(inside)
-            for one in cells[1:]:  # the first also holds what lies below
-                naive = sum(one.start <= w[3] < one.stop for w in inside)
-                assert abs(one.n - naive) <= 1  # a word may lie on an edge
+            assert math.isclose(sum(row.value for row in cells), 1)
+            assert sum(row.n for row in cells) == len(inside)
+            for row in cells[1:]:  # the first also holds what lies below
+                naive = sum(row.start <= w[3] < row.stop for w in inside)
+                assert abs(row.n - naive) <= 1  # a word may lie on an edge
 
 
-def test_gaps_are_differences_and_their_intervals_those_of_clustered_means(model):
+def test_gaps_are_differences_with_intervals_of_clustered_means(model):
     both = {"seen": corpus(1, 200, 60), "unseen": corpus(2, 200, 60)}
-    found = plain(model, *both.values(), resamples=4000)
-    assert found.summary["unit"] == "users"
+    result = plain(model, *both.values(), resamples=4000)
+    assert result.summary["unit"] == "users"
     values, spread = [], 0.0
     for name, texts in both.items():
         words, users = by_word(model, texts), sorted(set(texts.users))
@@ -169,23 +169,23 @@ def test_gaps_are_differences_and_their_intervals_those_of_clustered_means(model
         counts = [sum(w[0] == user for w in words) for user in users]
         expected = ratio_of_sums(sums, counts)
         width = expected.interval.high - expected.interval.low
-        one = find(found, "means", name, "all", "log_prob")
-        same(one, expected.value)
-        assert math.isclose(one.high - one.low, width, rel_tol=0.12)
+        row = find(result, "means", name, "all", "log_prob")
+        same(row, expected.value)
+        assert math.isclose(row.high - row.low, width, rel_tol=0.12)
         values.append(expected.value)
         spread += (width / 2) ** 2
-    gap = find(found, "means", "gap", "all", "log_prob")
+    gap = find(result, "means", "gap", "all", "log_prob")
     same(gap, values[0] - values[1])
     assert math.isclose((gap.high - gap.low) / 2, math.sqrt(spread), rel_tol=0.12)
 
 
-def test_other_text_may_say_how_frequent_words_are_and_shared_texts_are_counted(model):
+def test_words_can_be_counted_in_another_text(model):
     counted = Corpus.from_texts([" ".join(NAMES[20:])])
-    found = plain(model, frequencies=counted)
-    assert found.summary["counted"] == "given text"
-    assert found.summary["table_words"] == len(places())
+    result = plain(model, frequencies=counted)
+    assert result.summary["counted"] == "given text"
+    assert result.summary["table_words"] == len(places())
     # the first words of this table are rare in the text
-    assert find(found, "means", "seen", "frequent", "share").value < 0.3
+    assert find(result, "means", "seen", "frequent", "share").value < 0.3
     mixed = Corpus.from_texts([*UNSEEN, *list(SEEN)[:3]])
     assert plain(model, SEEN, mixed).summary["texts_in_both"] >= 3
 
@@ -193,7 +193,7 @@ def test_other_text_may_say_how_frequent_words_are_and_shared_texts_are_counted(
 # What memorization shows, and what it does not.
 
 
-def test_a_model_that_learned_one_text_shows_it_and_its_null_does_not():
+def test_memorization_is_in_the_gap_and_not_in_its_null():
     seen, unseen = corpus(1, 300, 60), corpus(2, 300, 60)
     counts = np.full((SIZE + 1, SIZE), 0.3)
     for line in seen:
@@ -213,18 +213,18 @@ def test_a_model_that_learned_one_text_shows_it_and_its_null_does_not():
 
 
 @pytest.mark.slow
-def test_a_model_that_learned_neither_shows_nothing_in_most_draws(model):
+def test_the_gap_of_a_model_that_learned_neither_text_is_seldom_significant(model):
     held = 0
     for seed in range(12):
-        found = plain(model, corpus(100 + seed, 60, 30), corpus(200 + seed, 60, 30), seed=seed)
-        gap = find(found, "means", "gap", "all", "log_rank")
+        result = plain(model, corpus(100 + seed, 60, 30), corpus(200 + seed, 60, 30), seed=seed)
+        gap = find(result, "means", "gap", "all", "log_rank")
         held += gap.low <= 0 <= gap.high
     assert held >= 9
 
 
 @pytest.mark.slow
-def test_the_same_words_differ_by_nothing_where_each_texts_own_words_do():
-    """A word that is rare in the counted text is rarer there than elsewhere, by that choice."""
+def test_matched_words_remove_differences_between_word_sets():
+    """Words that are rare in the counted text are on average more frequent elsewhere."""
     share = 1 / np.arange(1, SIZE + 1)
     share /= share.sum()
     common = TableModel(share, np.tile(share, (SIZE, 1)), WORDS)
@@ -236,9 +236,9 @@ def test_the_same_words_differ_by_nothing_where_each_texts_own_words_do():
 
     gaps = {"rest": [], "rest, same words": []}
     for _ in range(12):
-        found = plain(common, text(), text())
+        result = plain(common, text(), text())
         for words, values in gaps.items():
-            values.append(find(found, "means", "gap", words, "log_prob").value)
+            values.append(find(result, "means", "gap", words, "log_prob").value)
     own, same_words = gaps.values()
     assert np.mean(own) < -0.03
     np.testing.assert_allclose(same_words, 0, atol=1e-6)  # no context: equal words, equal answers
@@ -258,9 +258,9 @@ def silenced(model, texts, silent):
             yield token, rank_in(row, token)
 
 
-def test_ablation_is_what_zeros_before_the_head_do(lstm):
+def test_ablation_equals_zeros_before_the_output_layer(lstm):
     seen, unseen = corpus(1, 12, 6), corpus(2, 12, 6)
-    found = analysed(lstm, seen, unseen, silenced=(0.3, 0.6), orders=2, seed=5)
+    result = analysed(lstm, seen, unseen, silenced=(0.3, 0.6), orders=2, seed=5)
     generator = np.random.default_rng(5)
     turns = [generator.permutation(10) for _ in range(2)]
     place = places(seen, unseen)
@@ -279,16 +279,16 @@ def test_ablation_is_what_zeros_before_the_head_do(lstm):
             accuracies[group] = mean(mean(rank == 1 for rank in turn) for turn in ranks)
             log_rank = mean(mean(map(math.log, turn)) for turn in ranks)
             for measure, value in (("accuracy", accuracies[group]), ("log_rank", log_rank)):
-                same(find(found, "ablation", "seen", group, measure, start=share), value)
-        difference = find(found, "ablation", "seen", "frequent - rest", "accuracy", start=share)
+                same(find(result, "ablation", "seen", group, measure, start=share), value)
+        difference = find(result, "ablation", "seen", "frequent - rest", "accuracy", start=share)
         same(difference, accuracies["frequent"] - accuracies["rest"])
 
 
-def test_what_is_kept_and_lost_is_against_the_whole_model(lstm):
-    found = analysed(lstm, orders=3)
+def test_kept_accuracy_and_lost_ranks_are_relative_to_the_complete_model(lstm):
+    result = analysed(lstm, orders=3)
 
     def of(measure, share, words="all"):
-        return find(found, "ablation", "seen", words, measure, start=share).value
+        return find(result, "ablation", "seen", words, measure, start=share).value
 
     assert of("kept", 0.0) == 1
     assert math.isclose(of("kept", 0.5), of("accuracy", 0.5) / of("accuracy", 0.0))
@@ -296,21 +296,21 @@ def test_what_is_kept_and_lost_is_against_the_whole_model(lstm):
     # The whole model reads all words, the ablation some: here all.
     whole = word_ranks(lstm, encode(SEEN, lstm.vocabulary))
     assert math.isclose(of("accuracy", 0.0), float((whole.ranks == 1).mean()))
-    assert found.summary["silenced"] == 0.5
+    assert result.summary["silenced"] == 0.5
     fall = math.exp(of("log_rank_lost", 0.5, "rest"))
-    assert math.isclose(found.summary["rank_fall_rest_seen"], fall)
+    assert math.isclose(result.summary["rank_fall_rest_seen"], fall)
 
 
-def test_several_orders_make_intervals_wider_than_one(lstm):
+def test_several_orders_widen_intervals(lstm):
     widths, many = [], corpus(1, 200, 100)
     for orders in (1, 4):
-        found = analysed(lstm, many, orders=orders, resamples=400)
-        one = find(found, "ablation", "seen", "all", "log_rank", start=0.5)
-        widths.append(one.high - one.low)
+        result = analysed(lstm, many, orders=orders, resamples=400)
+        row = find(result, "ablation", "seen", "all", "log_rank", start=0.5)
+        widths.append(row.high - row.low)
     assert widths[1] > widths[0]
 
 
-def test_decoders_have_an_anatomy_too():
+def test_sequence_to_sequence_models_are_analysed():
     torch.manual_seed(0)
     model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=6, embedding_size=6)).eval()
     texts = [corpus(seed, 20, 5) for seed in (1, 2)]
@@ -325,14 +325,14 @@ def test_the_seed_decides(lstm):
     assert rows[0] == rows[1] != rows[2]
 
 
-def test_rows_have_one_form_and_no_nan(model):
-    found = plain(model, Corpus.from_texts(["w2 w3"]))
-    assert len({tuple(row) for row in found.rows}) == 1
-    values = [v for row in [*found.rows, found.summary] for v in row.values()]
+def test_all_rows_have_the_same_keys_and_no_nan(model):
+    result = plain(model, Corpus.from_texts(["w2 w3"]))
+    assert len({tuple(row) for row in result.rows}) == 1
+    values = [v for row in [*result.rows, result.summary] for v in row.values()]
     assert all(math.isfinite(value) for value in values if isinstance(value, float))
-    assert found.summary["unit"] == "texts"  # the seen text has no users
-    assert find(found, "means", "seen", "all", "log_prob").low is None  # one unit has no spread
-    assert found.summary["silenced"] is None
+    assert result.summary["unit"] == "texts"  # the seen text has no users
+    assert find(result, "means", "seen", "all", "log_prob").low is None  # one unit has no spread
+    assert result.summary["silenced"] is None
 
 
 def test_the_progress_of_each_task_rises_to_its_end(lstm):

@@ -1,4 +1,4 @@
-"""The page of an anatomy answers first, by the same words, and draws what was measured."""
+"""The page of an anatomy: the answer first, then charts and tables."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from vestige.audits.anatomy.findings import Numbers, sentences_of, unit_findings, word_findings
+from vestige.audits.anatomy.findings import RowIndex, sentences_of, unit_findings, word_findings
 from vestige.audits.anatomy.report import RANKS, SILENCED, WORDS, accuracy, log_probabilities, ranks
 from vestige.errors import RunError
 from vestige.reports.charts import svg_of
@@ -20,14 +20,14 @@ SILENT = (0.0, 0.5)
 
 
 def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
-    """Gaps of log ranks as given, at the same words; everything else is made up."""
-    found = []
+    """A result with these gaps of log ranks at the same words; other numbers are synthetic."""
+    rows = []
 
     def add(cell, span, value, around=reach):
         names = ("figure", "text", "words", "measure", "start", "stop", "value", "low", "high")
         numbers = (*map(float, span), value, value - around, value + around)
-        known = (None if math.isnan(one) else one for one in numbers)
-        found.append({**dict(zip(names, (*cell, *known), strict=True)), "n": 100})
+        values = (None if math.isnan(number) else number for number in numbers)
+        rows.append({**dict(zip(names, (*cell, *values), strict=True)), "n": 100})
 
     for words in ("frequent", "rest"):
         for text in ("seen", "unseen"):
@@ -54,7 +54,7 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
     sizes = {"units": (30, 31), "texts": (300, 310), "words": (3000, 3100)}
     return Result(
         kind="Anatomy",
-        rows=found,
+        rows=rows,
         summary={
             "unit": "users",
             **{f"seen_{name}": seen for name, (seen, _) in sizes.items()},
@@ -63,11 +63,11 @@ def anatomy(*, frequent=0.1, rest=0.7, reach=0.05, ablation=True):
             "table_words": 100,
             "counted": "seen text",
             "frequent": 0.2,
-            **word_findings(Numbers(found)),
+            **word_findings(RowIndex(rows)),
             "orders": 5 if ablation else 0,
             "hidden_units": 128 if ablation else None,
             "ablated_frequent": 0.1,
-            **unit_findings(Numbers(found)),
+            **unit_findings(RowIndex(rows)),
             "confidence": 0.95,
         },
     )
@@ -89,7 +89,7 @@ def test_the_answer_follows_from_intervals_at_the_same_words(gaps, answer):
 
 
 def test_sentences_have_ratios_with_their_intervals():
-    told = " ".join(sentences_of({**anatomy().summary, "texts_in_both": 7}))
+    text = " ".join(sentences_of({**anatomy().summary, "texts_in_both": 7}))
     for words in (
         "Perplexity is 148 on seen and 245 on unseen text, 1.11 times (1.05 to 1.16).",
         "frequent ones 1.11 times (1.05 to 1.16), others 2.01 times (1.92 to 2.12)",
@@ -98,25 +98,25 @@ def test_sentences_have_ratios_with_their_intervals():
         "90% of the accuracy on frequent words and 90% of the accuracy on others",
         "7 of 310 unseen texts are also in the seen text",
     ):
-        assert words in told
+        assert words in text
 
 
 def test_the_page_has_a_chart_for_each_figure_and_its_tables(saved):
-    shown = report_of(saved(anatomy()), show_secrets=False)
-    assert shown.title == "Which words does the model memorize?"
-    assert len(shown.figures) == 3
-    assert [one.columns for one in shown.tables] == [WORDS, RANKS, SILENCED, SILENCED]
-    assert [len(one.rows) for one in shown.tables] == [5, 2, 2, 1]
-    assert all(len(row) == len(one.columns) for one in shown.tables for row in one.rows)
-    assert shown.tables[1].rows[0][:3] == ("1 to 50", "100", "40 (35 to 45)")
-    assert "resample whole users" in shown.blocks[-1].lines[0]
-    assert any("differ in training only" in limit for limit in shown.limits)
+    report = report_of(saved(anatomy()), show_secrets=False)
+    assert report.title == "Which words does the model memorize?"
+    assert len(report.figures) == 3
+    assert [table.columns for table in report.tables] == [WORDS, RANKS, SILENCED, SILENCED]
+    assert [len(table.rows) for table in report.tables] == [5, 2, 2, 1]
+    assert all(len(row) == len(table.columns) for table in report.tables for row in table.rows)
+    assert report.tables[1].rows[0][:3] == ("1 to 50", "100", "40 (35 to 45)")
+    assert "resample whole users" in report.blocks[-1].lines[0]
+    assert any("differ in training only" in limit for limit in report.limits)
 
 
-def test_without_an_ablation_the_page_does_not_speak_of_units(saved):
-    shown = report_of(saved(anatomy(ablation=False)), show_secrets=False)
-    assert (len(shown.figures), len(shown.tables)) == (2, 2)
-    assert "silent" not in shown.evidence[0] + shown.evidence[1] + repr(shown.blocks[-1])
+def test_without_an_ablation_the_page_does_not_mention_units(saved):
+    report = report_of(saved(anatomy(ablation=False)), show_secrets=False)
+    assert (len(report.figures), len(report.tables)) == (2, 2)
+    assert "silent" not in report.evidence[0] + report.evidence[1] + repr(report.blocks[-1])
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_missing_numbers_are_dashes_and_no_nan(saved, how):
     assert "NaN" not in page
 
 
-def test_a_run_that_lacks_a_number_is_refused(saved):
+def test_a_run_with_a_missing_number_is_refused(saved):
     summary = {k: v for k, v in anatomy().summary.items() if k != "perplexity_ratio"}
     with pytest.raises(RunError, match="not a complete Anatomy run"):
         report_of(saved(replace(anatomy(), summary=summary)), show_secrets=False)

@@ -1,4 +1,4 @@
-"""`anatomy` saves what it finds, names no word, and refuses bad input."""
+"""`anatomy` saves its result, reveals no word, and refuses bad input."""
 
 import json
 
@@ -21,8 +21,8 @@ USERS = ("rosalind", "orlando", "celia", "silvius")
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    """Models that know the words of two texts, and files that do not fit."""
+def folder(tmp_path_factory):
+    """Models with the vocabulary of two texts, and bad files."""
     root, words = tmp_path_factory.mktemp("anatomy"), WordVocabulary(("<unk>", "<eos>", *NAMES))
     torch.manual_seed(0)
     config = LSTMConfig(layers=1, embedding_size=6, hidden_size=8, initial_range=0.8)
@@ -51,37 +51,37 @@ def place(tmp_path_factory):
     return root
 
 
-def measured(place, *, model="model", **options):
-    texts = (place / "seen.jsonl", place / "unseen.jsonl")
-    return vestige.anatomy(place / model, *texts, **{"user": "who", **options})
+def measured(folder, *, model="model", **options):
+    texts = (folder / "seen.jsonl", folder / "unseen.jsonl")
+    return vestige.anatomy(folder / model, *texts, **{"user": "who", **options})
 
 
 @pytest.mark.slow
-def test_a_run_of_paths_holds_what_loaded_objects_give(place, tmp_path):
-    returned = measured(place, out=tmp_path / "run", orders=2, bins=4)
-    texts = [read_corpus(place / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
-    found = vestige.anatomy(load_model(place / "model"), *texts, orders=2, bins=4)
+def test_a_run_of_paths_equals_that_of_loaded_objects(folder, tmp_path):
+    returned = measured(folder, out=tmp_path / "run", orders=2, bins=4)
+    texts = [read_corpus(folder / f"{n}.jsonl", user_column="who") for n in ("seen", "unseen")]
+    result = vestige.anatomy(load_model(folder / "model"), *texts, orders=2, bins=4)
     run = results.load(tmp_path / "run")
     assert run.result == "Anatomy"
-    assert run.rows == results.plain(found.rows)
-    assert run.summary == results.plain(returned.summary) == results.plain(found.summary)
+    assert run.rows == results.plain(result.rows)
+    assert run.summary == results.plain(returned.summary) == results.plain(result.summary)
     seen = {"path": None, "documents": 12, "sha256": texts[0].fingerprint()}
-    assert found.record["data"]["seen"] == seen
+    assert result.record["data"]["seen"] == seen
     expected = {"frequent": 0.2, "bins": 4, "orders": 2, "ablation_words": 10_000}
     assert expected.items() <= run.run["configuration"].items()
     assert run.summary["unit"] == "users"
 
 
 @pytest.mark.slow
-def test_what_is_printed_has_the_answer_and_no_file_or_page_a_word_or_user(place, tmp_path):
-    found = measured(place, out=tmp_path / "run", orders=2)
-    shown = str(found)
+def test_the_output_has_the_answer_and_contains_no_word_or_user(folder, tmp_path):
+    result = measured(folder, out=tmp_path / "run", orders=2)
+    shown = str(result)
     for sentence in ("Perplexity is", "With 50% of the hidden units silent"):
         assert sentence in shown
-    assert "silent" not in str(measured(place, orders=0))
+    assert "silent" not in str(measured(folder, orders=0))
     page = render([results.load(tmp_path / "run")], show_secrets=False)
     written = b"".join(file.read_bytes() for file in (tmp_path / "run").iterdir())
-    written += (page + shown + found._repr_html_()).encode()
+    written += (page + shown + result._repr_html_()).encode()
     assert not any(word.encode() in written for word in (*NAMES, *USERS))
 
 
@@ -89,17 +89,20 @@ def test_what_is_printed_has_the_answer_and_no_file_or_page_a_word_or_user(place
     ("options", "units"),
     [({"model": "table", "orders": 0}, None), ({"model": "pairs", "source": "french"}, 8)],
 )
-def test_a_model_without_units_needs_orders_0_and_decoders_their_sources(place, options, units):
-    assert measured(place, **{"orders": 1, **options}).summary["hidden_units"] == units
+def test_models_without_units_need_orders_0_and_seq2seq_models_need_sources(folder, options, units):
+    assert measured(folder, **{"orders": 1, **options}).summary["hidden_units"] == units
 
 
-def test_other_text_may_be_counted(place, tmp_path):
-    measured(place, out=tmp_path / "run", frequencies=place / "unseen.jsonl", orders=0)
+def test_other_text_may_be_counted(folder, tmp_path):
+    measured(folder, out=tmp_path / "run", frequencies=folder / "unseen.jsonl", orders=0)
     run = results.load(tmp_path / "run")
     assert run.summary["counted"] == "given text"
     assert set(run.run["data"]) == {"seen", "unseen", "frequencies"}
-    given = {"unseen": str(place / "unseen.jsonl"), "frequencies": str(place / "unseen.jsonl")}
-    assert given.items() <= run.run["arguments"].items()
+    arguments = {
+        "unseen": str(folder / "unseen.jsonl"),
+        "frequencies": str(folder / "unseen.jsonl"),
+    }
+    assert arguments.items() <= run.run["arguments"].items()
 
 
 @pytest.mark.parametrize(
@@ -118,11 +121,11 @@ def test_other_text_may_be_counted(place, tmp_path):
         ({"model": "pairs"}, "the corpus has no source texts.", "--source"),
     ],
 )  # fmt: skip
-def test_bad_input_gets_one_message_with_a_remedy(place, tmp_path, options, named, remedy):
-    given = {"model": "model", "seen": "seen.jsonl", "unseen": "unseen.jsonl", **options}
-    files = {name: place / value for name, value in given.items() if name != "orders"}
+def test_bad_input_gets_one_message_with_a_remedy(folder, tmp_path, options, named, remedy):
+    arguments = {"model": "model", "seen": "seen.jsonl", "unseen": "unseen.jsonl", **options}
+    files = {name: folder / value for name, value in arguments.items() if name != "orders"}
     with pytest.raises((VestigeError, ValueError)) as error:
-        vestige.anatomy(**{**given, **files}, out=tmp_path / "run")
+        vestige.anatomy(**{**arguments, **files}, out=tmp_path / "run")
     assert named in str(error.value)
     assert remedy in str(error.value)
     assert not list(tmp_path.iterdir())

@@ -1,17 +1,17 @@
-"""Resampled units spread as the mean of a sample does, and one unit says nothing of spread."""
+"""Means of resampled units have the variance of a mean; one unit has none."""
 
 import numpy as np
 import pytest
 
 from vestige.audits.anatomy import resampling
-from vestige.audits.anatomy.resampling import drawn_counts, percentiles, ratio, resampled_sums
+from vestige.audits.anatomy.resampling import draw_counts, percentiles, ratio, resampled_sums
 
 
 def resampled(sums, resamples, seed=0):
     return resampled_sums(sums, resamples=resamples, generator=np.random.default_rng(seed))
 
 
-def test_means_of_resamples_spread_as_those_of_a_sample():
+def test_means_of_resamples_have_the_variance_of_a_mean():
     values = np.array([1.0, 4.0, 9.0, 2.0])
     drawn = resampled(np.stack([values, np.ones(4)], axis=1), 40_000, seed=1)
     means = ratio(drawn[:, 0], drawn[:, 1])
@@ -20,15 +20,15 @@ def test_means_of_resamples_spread_as_those_of_a_sample():
     assert np.isclose(means[1:].var(), values.var(ddof=1) / 4, rtol=0.03)
 
 
-def test_a_resampled_sum_is_the_sum_of_one_unit_less_than_there_are():
+def test_a_resampled_sum_has_n_minus_1_units():
     sums = np.random.default_rng(2).normal(size=(5, 2, 3))
-    counts = drawn_counts(5, 6, np.random.default_rng(3))
+    counts = draw_counts(5, 6, np.random.default_rng(3))
     assert counts.shape == (6, 5)
     assert set(counts.sum(1)) == {4.0}
-    found = resampled(sums, 6, seed=3)
+    result = resampled(sums, 6, seed=3)
     for row, drawn in enumerate(counts, start=1):
         naive = sum(n * unit for n, unit in zip(drawn, sums, strict=True))
-        np.testing.assert_allclose(found[row], naive)
+        np.testing.assert_allclose(result[row], naive)
 
 
 def test_many_units_are_drawn_in_blocks(monkeypatch):
@@ -37,7 +37,7 @@ def test_many_units_are_drawn_in_blocks(monkeypatch):
 
 
 def missing(number):
-    """200 resamples of which so many have nothing to count."""
+    """200 resamples, `number` of them without a value."""
     draws = np.arange(200.0)[:, None]
     draws[1 : 1 + number] = np.nan
     return draws
@@ -52,11 +52,11 @@ def missing(number):
         (missing(4), True),
     ],
 )
-def test_ends_are_unknown_where_resamples_cannot_say(draws, has_ends):
+def test_ends_are_nan_if_resamples_are_missing_or_equal(draws, has_ends):
     value, *ends = percentiles(draws)
     assert value == draws[0]
     assert np.isfinite(ends).all() == has_ends
 
 
-def test_a_ratio_over_nothing_is_no_number():
+def test_a_ratio_over_zero_is_nan():
     assert np.isnan(ratio([1.0, 0.0], [0.0, 0.0])).all()

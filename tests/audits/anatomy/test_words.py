@@ -9,11 +9,11 @@ import torch
 from vestige.audits.anatomy.words import (
     Group,
     ScoredWords,
-    encoded,
+    encode_texts,
     equal_bins,
     frequent_and_rest,
     group_weights,
-    known,
+    is_known,
     positions_by_frequency,
     read_words,
 )
@@ -34,13 +34,13 @@ def read(by_user=True, data=DATA):
     return read_words(MODEL, data, by_user=by_user)
 
 
-def test_known_words_are_read_and_ends_and_unknown_words_are_not():
+def test_only_known_words_are_read():
     words = read()
     assert words.tokens.tolist() == WORDS.encode("a b c b b a")
     assert words.ranks.tolist() == [3, 2, 2, 1, 2, 1]
     np.testing.assert_allclose(np.exp(words.log_probs), [0.2, 0.3, 0.3, 0.3, 0.3, 0.4], rtol=1e-5)
-    assert DATA.tokens[words.places].tolist() == words.tokens.tolist()
-    counted = np.bincount(DATA.tokens[known(DATA, WORDS)], minlength=6)
+    assert DATA.tokens[words.indices].tolist() == words.tokens.tolist()
+    counted = np.bincount(DATA.tokens[is_known(DATA, WORDS)], minlength=6)
     assert counted.tolist() == [0, 0, 2, 3, 1, 0]
 
 
@@ -51,7 +51,7 @@ def test_units_are_users_or_texts_that_have_known_words():
     assert read(data=nobody).units.tolist() == [0, 1]
 
 
-def test_halves_divide_units_and_some_words_are_whole_texts():
+def test_halves_divide_units_and_samples_are_complete_texts():
     words = read(by_user=False)
     for seed in range(5):
         first, second = words.halves(np.random.default_rng(seed))
@@ -59,7 +59,7 @@ def test_halves_divide_units_and_some_words_are_whole_texts():
         assert not {*words.units[first]} & {*words.units[second]}
         assert words.take(first).n == 1
     for wanted in (1, 3, 5, 100):
-        drawn = words.some(wanted, np.random.default_rng(wanted))
+        drawn = words.sample_texts(wanted, np.random.default_rng(wanted))
         assert len(drawn) >= min(wanted, len(words))
         for text in set(drawn.texts):
             assert (drawn.texts == text).sum() == (words.texts == text).sum()
@@ -70,42 +70,42 @@ def test_halves_divide_units_and_some_words_are_whole_texts():
 def test_pairs_are_read_by_their_targets():
     model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=4, embedding_size=4)).eval()
     corpus = Corpus.from_texts(["a b", "c"], sources=["c", "a"], users=["ann", "bob"])
-    words = read_words(model, encoded(model, corpus), by_user=True)
+    words = read_words(model, encode_texts(model, corpus), by_user=True)
     assert words.tokens.tolist() == WORDS.encode("a b c")
     first = model.given("c")
     state = first.advance(first.start(1), torch.tensor(WORDS.encode("a")))
     assert np.isclose(words.log_probs[1], first.log_probs(state)[0, WORDS.encode("b")[0]])
     with pytest.raises(DataError, match="no source"):
-        encoded(model, Corpus.from_texts(["a"]))
+        encode_texts(model, Corpus.from_texts(["a"]))
 
 
-def test_the_table_puts_common_words_first_and_others_last():
+def test_positions_by_frequency_start_with_the_most_frequent_word():
     counted = np.repeat(range(6), [7, 0, 7, 9, 0, 0])
     assert positions_by_frequency(counted, np.array([5]), 6).tolist() == [2, 0, 3, 1, 0, 4]
 
 
 @pytest.mark.parametrize("size", [1, 2, 9, 10, 4420])
-def test_groups_divide_the_table_and_leave_nothing_out(size):
+def test_groups_partition_the_table(size):
     _, frequent, rest = frequent_and_rest(size, 0.2)
     bins = equal_bins(size, 10)
     assert (frequent.start, rest.start) == (1, frequent.stop + 1)
     assert frequent.stop == math.ceil(size / 5)
-    assert [one.start for one in bins[1:]] == [one.stop + 1 for one in bins[:-1]]
+    assert [group.start for group in bins[1:]] == [group.stop + 1 for group in bins[:-1]]
     assert (bins[0].start, bins[-1].stop) == (1, size)
 
 
 def scored(tokens):
-    ids, places = np.array(tokens), np.arange(len(tokens))
-    return ScoredWords(tokens=ids, ranks=ids + 1, log_probs=-1.0 * ids, units=places,
-                       places=places, texts=places)  # fmt: skip
+    ids, index = np.array(tokens), np.arange(len(tokens))
+    return ScoredWords(tokens=ids, ranks=ids + 1, log_probs=-1.0 * ids, units=index,
+                       indices=index, texts=index)  # fmt: skip
 
 
-def test_the_same_words_count_as_often_in_one_text_as_in_the_other():
+def test_matched_words_have_equal_weight_in_both_texts():
     seen, unseen = scored([0, 0, 0, 1, 2]), scored([0, 2, 2, 3])
     positions = positions_by_frequency(seen.tokens, np.array([3]), 4)
     groups = [Group("same words", 1, 4, matched=True)]
-    for own, other, weights in (
+    for words, other, weights in (
         (seen, unseen, [1 / 3, 1 / 3, 1 / 3, 0, 1]),
         (unseen, seen, [1, 1 / 2, 1 / 2, 0]),
     ):
-        np.testing.assert_allclose(group_weights(groups, own, other, positions)[0], weights)
+        np.testing.assert_allclose(group_weights(groups, words, other, positions)[0], weights)

@@ -1,4 +1,4 @@
-"""`compare` takes trainings by name, on disk and in memory, and records how they were given."""
+"""`compare` takes trainings by name, on disk and in memory, and records the call."""
 
 import pytest
 
@@ -25,15 +25,15 @@ def test_models_in_memory_are_compared_by_name(manifest):
         "plain": [leaky(0.90), leaky(0.91), leaky(0.92)],
         "private": [leaky(0.10), leaky(0.11), leaky(0.12)],
     }
-    found = compare(trained, manifest=manifest, test=TEST, baseline="plain")
-    plain, private = found.rows
+    result = compare(trained, manifest=manifest, test=TEST, baseline="plain")
+    plain, private = result.rows
     assert plain["exposure"] > private["exposure"]
     assert (private["name"], private["trainings"]) == ("private", 3)
     assert private["verdict"] != "too few"
     names = {f"{name} {number}" for name in trained for number in (1, 2, 3)}
-    assert set(found.record["models"]) == names
-    assert found.record["data"]["test"]["documents"] == len(TEST)
-    assert found.record["arguments"]["runs"] == "<dict>"
+    assert set(result.record["models"]) == names
+    assert result.record["data"]["test"]["documents"] == len(TEST)
+    assert result.record["arguments"]["runs"] == "<dict>"
 
 
 @pytest.mark.slow
@@ -43,15 +43,15 @@ def test_files_and_objects_give_the_same_rows(manifest, tmp_path):
     for name, path in paths.items():
         save_model(objects[name], path)
     options = {"manifest": manifest, "test": TEST, "baseline": "plain", "device": "cpu"}
-    every = [
+    by_object, by_path, by_word = (
         compare(runs, **options).rows for runs in (objects, paths, [*map(str, paths.values())])
-    ]
-    assert every[0] == every[1] == every[2]
+    )
+    assert by_object == by_path == by_word
 
 
-def test_trainings_on_disk_by_name_are_recorded_so_that_the_run_can_be_repeated(tmp_path):
-    for place, leak in (("x", 0.9), ("y", 0.8), ("z", 0.1)):
-        save_model(leaky(leak), tmp_path / place)
+def test_the_recorded_runs_repeat_the_comparison(tmp_path):
+    for name, leak in (("x", 0.9), ("y", 0.8), ("z", 0.1)):
+        save_model(leaky(leak), tmp_path / name)
     runs = {"plain": [tmp_path / "x", str(tmp_path / "y")], "private": tmp_path / "z"}
     first = compare(runs, test=TEST, baseline="plain", device="cpu")
     arguments = first.record["arguments"]

@@ -1,4 +1,4 @@
-"""Defences compared by made measurements: verdicts, numbers, fairness, guarantees, the claim."""
+"""Defences compared by synthetic measurements: verdicts, numbers, fairness, guarantees, claim."""
 
 import json
 import math
@@ -24,7 +24,7 @@ CANARIES, DOCUMENTS, USERS = 40, 120, 12
 
 
 def canary_rows(exposure, copies, shuffled):
-    """Rows of canaries, as an exposure has them."""
+    """Rows of canaries, like those of an exposure."""
     columns = zip(exposure.tolist(), copies, shuffled.tolist(), strict=True)
     return tuple(
         {"phrase": f"canary {i}", "copies": n, "exposure": e, "shuffled_exposure": s,
@@ -34,36 +34,38 @@ def canary_rows(exposure, copies, shuffled):
 
 
 def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
-    """A training whose canaries have `leak` bits and whose losses are `worse` nats a token more."""
-    shared, own = np.random.default_rng(0), np.random.default_rng(seed + 1)
+    """A training with canaries of `leak` bits and losses `worse` nats higher per token."""
+    shared, rng = np.random.default_rng(0), np.random.default_rng(seed + 1)
     tokens = shared.integers(5, 30, DOCUMENTS)
     loss = tokens * (4 + shared.normal(0, 0.3, DOCUMENTS) + worse)
-    loss = loss + tokens * own.normal(0, 0.01, DOCUMENTS)
-    exposure = leak + shared.normal(0, 2, CANARIES) + own.normal(0, 0.3, CANARIES)
-    shuffled = 2 + own.normal(0, 0.3, CANARIES)
+    loss = loss + tokens * rng.normal(0, 0.01, DOCUMENTS)
+    exposure = leak + shared.normal(0, 2, CANARIES) + rng.normal(0, 0.3, CANARIES)
+    shuffled = 2 + rng.normal(0, 0.3, CANARIES)
     canaries = canary_rows(exposure, [1, 2, 5, 20] * (CANARIES // 4), shuffled)
-    canaries += canary_rows(1.4 + own.normal(0, 1, CANARIES), [0] * CANARIES, shuffled)
+    canaries += canary_rows(1.4 + rng.normal(0, 1, CANARIES), [0] * CANARIES, shuffled)
     scores = DocumentScores(loss=loss, tokens=tokens, right=tokens // 5)
     return MeasuredTraining(**{"name": name, "scores": scores, "canaries": canaries, **other})
 
 
 def trainings(name, *, number=4, leak=9.0, seed=0, **other):
-    """Some that differ in their seed alone, by 0.3 bits more or less."""
-    moved = np.random.default_rng(seed + 1000).normal(leak, 0.3, number)
+    """Trainings that differ only in their seed, by about 0.3 bits."""
+    leaks = np.random.default_rng(seed + 1000).normal(leak, 0.3, number)
     seeds = range(100 * seed, 100 * seed + number)
-    return [training(name, leak=own, seed=s, **other) for own, s in zip(moved, seeds, strict=True)]
+    return [
+        training(name, leak=bits, seed=s, **other) for bits, s in zip(leaks, seeds, strict=True)
+    ]
 
 
 PLAIN = trainings("plain")
 
 
 def compared(*others, plain=PLAIN, **options):
-    measured = [one for group in (plain, *others) for one in group]
+    measured = [t for group in (plain, *others) for t in group]
     return compare_defences(measured, baseline="plain", **options)
 
 
-def row_of(found, name="gold"):
-    [row] = [row for row in found.rows if row["name"] == name]
+def row_of(result, name="gold"):
+    [row] = [row for row in result.rows if row["name"] == name]
     return row
 
 
@@ -87,20 +89,20 @@ def gold(**options):
     ],
 )
 def test_a_defence_helps_if_it_leaks_less_at_equal_perplexity(measured, verdict, advice):
-    found = compared(measured)
-    assert row_of(found)["verdict"] == verdict
-    assert found.summary["recommended"] == ("gold" if verdict == "helps" else None)
-    assert found.summary["advice"].startswith(advice)
-    assert verdict != "helps" or " at equal utility (test perp" in found.summary["advice"]
-    ends = [row_of(found)[f"exposure_change_{end}"] for end in ("low", "high")]
+    result = compared(measured)
+    assert row_of(result)["verdict"] == verdict
+    assert result.summary["recommended"] == ("gold" if verdict == "helps" else None)
+    assert result.summary["advice"].startswith(advice)
+    assert verdict != "helps" or " at equal utility (test perp" in result.summary["advice"]
+    ends = [row_of(result)[f"exposure_change_{end}"] for end in ("low", "high")]
     assert (None in ends) == (len(measured) == 1)
 
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_verdict_needs_three_undefended_trainings(number):
-    found = compared(gold(leak=2), plain=PLAIN[:number])
-    assert row_of(found)["verdict"] == "too few"
-    assert row_of(found)["exposure_change"] < -5
+    result = compared(gold(leak=2), plain=PLAIN[:number])
+    assert row_of(result)["verdict"] == "too few"
+    assert row_of(result)["exposure_change"] < -5
 
 
 def test_the_undefended_row_has_no_difference_from_itself():
@@ -110,27 +112,27 @@ def test_the_undefended_row_has_no_difference_from_itself():
     assert row["sentence"] == "The others are compared with this one."
 
 
-def test_where_the_undefended_training_leaks_nothing_none_is_needed():
-    found = compared([training("gold", leak=1.4, seed=1)], plain=[training("plain", leak=1.4)])
-    assert found.summary["advice"].startswith("No defence is needed on this evidence: ")
+def test_no_defence_is_needed_if_the_undefended_training_does_not_leak():
+    result = compared([training("gold", leak=1.4, seed=1)], plain=[training("plain", leak=1.4)])
+    assert result.summary["advice"].startswith("No defence is needed on this evidence: ")
 
 
 @pytest.mark.slow
-def test_identical_trainings_get_a_verdict_in_at_most_one_comparison_of_twenty():
-    found = [
+def test_at_most_one_of_twenty_comparisons_of_equal_trainings_has_a_verdict():
+    verdicts = [
         row_of(compared(trainings("same", seed=seed)), "same")["verdict"] for seed in range(1, 101)
     ]
-    assert sum(kind in ("helps", "worse") for kind in found) <= 9  # 5 of 100, and chance
+    assert sum(kind in ("helps", "worse") for kind in verdicts) <= 9  # expected: at most 5
 
 
 @pytest.mark.parametrize("weak", ["plain", "gold"])
 def test_a_model_no_better_than_word_frequencies_gets_no_verdict(weak):
     plain, other = (
-        [replace(one, frequency_perplexity=40.0 if one.name == weak else 4000.0) for one in group]
+        [replace(t, frequency_perplexity=40.0 if t.name == weak else 4000.0) for t in group]
         for group in (PLAIN, gold(leak=2))
     )
-    found = compared(other, plain=plain)
-    row, summary = row_of(found), found.summary
+    result = compared(other, plain=plain)
+    row, summary = row_of(result), result.summary
     assert (row["verdict"], summary["recommended"]) == ("useless", None)
     assert f"{weak} predicts no better than word frequencies" in row["sentence"]
     too_weak = "No defence can be judged: a compared model is too weak to audit."
@@ -142,25 +144,25 @@ def test_canaries_at_the_ceiling_of_ranks_decide_nothing():
     most = {"exposure": 14.0, "at_ceiling": True}
     plain, other = (
         [
-            replace(one, canaries=tuple(r | most if r["copies"] else r for r in one.canaries))
-            for one in trainings(name, number=3, leak=40, seed=seed)
+            replace(t, canaries=tuple(row | most if row["copies"] else row for row in t.canaries))
+            for t in trainings(name, number=3, leak=40, seed=seed)
         ]
         for seed, name in enumerate(("plain", "gold"))
     )
-    found = compared(other, plain=plain)
-    assert (row_of(found)["verdict"], row_of(found)["at_ceiling"]) == ("unmeasured", 1)
+    result = compared(other, plain=plain)
+    assert (row_of(result)["verdict"], row_of(result)["at_ceiling"]) == ("unmeasured", 1)
     advice = "No defence can be judged: the canaries are more probable"
-    assert found.summary["advice"].startswith(advice)
-    assert "Plant fewer copies" in found.summary["answer"]
+    assert result.summary["advice"].startswith(advice)
+    assert "Plant fewer copies" in result.summary["answer"]
 
 
-def test_what_was_not_measured_is_none_and_not_an_error():
-    found = compared([MeasuredTraining(name="gold")], plain=[MeasuredTraining(name="plain")])
-    row = row_of(found)
+def test_missing_measurements_are_none_and_not_an_error():
+    result = compared([MeasuredTraining(name="gold")], plain=[MeasuredTraining(name="plain")])
+    row = row_of(result)
     assert row["verdict"] == "unmeasured"
     assert row["exposure"] is row["test_perplexity"] is row["completion_completed"] is None
     nothing = "No defence can be judged: leakage and utility were not both measured."
-    assert found.summary["advice"] == nothing
+    assert result.summary["advice"] == nothing
 
 
 @pytest.mark.parametrize(
@@ -170,32 +172,32 @@ def test_what_was_not_measured_is_none_and_not_an_error():
         ({"leak": 2, "cost": {"tokens": 3000}}, {"leak": 6, "cost": {"tokens": 1000}}, "slow"),
     ],
 )
-def test_the_one_that_leaks_least_for_sure_is_taken_or_else_the_cheaper(slow, quick, best):
-    found = compared(
+def test_the_defence_that_leaks_least_is_recommended_and_of_ties_the_cheapest(slow, quick, best):
+    result = compared(
         trainings("slow", seed=1, **slow),
         trainings("quick", seed=2, **quick),
         plain=trainings("plain", cost={"tokens": 1000}),
     )
-    assert found.summary["recommended"] == best
-    assert row_of(found, "slow")["tokens_ratio"] == slow["cost"]["tokens"] / 1000
+    assert result.summary["recommended"] == best
+    assert row_of(result, "slow")["tokens_ratio"] == slow["cost"]["tokens"] / 1000
     tie = "Its leakage does not differ significantly from slow."
-    assert (tie in found.summary["answer"]) == (best == "quick")
+    assert (tie in result.summary["answer"]) == (best == "quick")
 
 
 # Numbers.
 
 
-def test_numbers_are_those_of_the_definitions():
+def test_numbers_follow_their_definitions():
     others = gold()
     row = row_of(compared(others))
     means, plain = (
-        [np.mean(one.bits("exposure", planted=True)) for one in group] for group in (others, PLAIN)
+        [np.mean(t.bits("exposure", planted=True)) for t in group] for group in (others, PLAIN)
     )
     assert row["exposure"] == pytest.approx(np.mean(means))
     assert (row["exposure_low"], row["exposure_high"]) == pytest.approx(mean(means).interval)
     assert row["exposure_change"] == pytest.approx(np.mean(means) - np.mean(plain))
     nats, before = (
-        np.mean([one.scores.loss.sum() / one.scores.tokens.sum() for one in group])
+        np.mean([t.scores.loss.sum() / t.scores.tokens.sum() for t in group])
         for group in (others, PLAIN)
     )
     assert row["test_perplexity"] == pytest.approx(math.exp(nats))
@@ -203,27 +205,27 @@ def test_numbers_are_those_of_the_definitions():
     scores = others[0].scores
     assert row["test_accuracy"] == pytest.approx(scores.right.sum() / scores.tokens.sum())
     for point in row["by_copies"]:
-        own = [
+        exposures = [
             canary["exposure"]
-            for one in others
-            for canary in one.canaries
+            for t in others
+            for canary in t.canaries
             if canary["copies"] == point["copies"]
         ]
-        assert point["exposure"] == pytest.approx(np.mean(own))
-        assert point["canaries"] == len(own) / len(others)
+        assert point["exposure"] == pytest.approx(np.mean(exposures))
+        assert point["canaries"] == len(exposures) / len(others)
 
 
-def test_intervals_of_differences_hold_together():
+def test_intervals_of_differences_are_joint():
     alone, others = (
         trainings("gold", seed=1),
         [trainings(n, seed=s) for s, n in ((2, "b"), (3, "c"))],
     )
-    one, three = row_of(compared(alone)), row_of(compared(alone, *others))
-    assert three["exposure_change_high"] > one["exposure_change_high"]
-    assert three["exposure_high"] == one["exposure_high"]
+    single, joint = row_of(compared(alone)), row_of(compared(alone, *others))
+    assert joint["exposure_change_high"] > single["exposure_change_high"]
+    assert joint["exposure_high"] == single["exposure_high"]
     for names, level in (("a", 0.95), ("abcde", 0.99)):
-        found = compared(*(trainings(name, seed=1) for name in names))
-        assert found.summary["joint_confidence"] == level
+        result = compared(*(trainings(name, seed=1) for name in names))
+        assert result.summary["joint_confidence"] == level
 
 
 def test_completion_is_counted_by_copies():
@@ -237,12 +239,12 @@ def test_completion_is_counted_by_copies():
     assert [point["completion_trials"] for point in row["by_copies"]] == [8, 0, 4, 0]
 
 
-def test_users_with_few_samples_pay_more():
+def test_the_gap_shows_harm_to_users_with_few_samples():
     codes = np.arange(DOCUMENTS) % USERS
     harmed = [
-        replace(one, scores=replace(one.scores, loss=loss))
-        for one in gold()
-        for loss in [one.scores.loss + one.scores.tokens * 0.5 * (codes >= 7)]
+        replace(t, scores=replace(t.scores, loss=loss))
+        for t in gold()
+        for loss in [t.scores.loss + t.scores.tokens * 0.5 * (codes >= 7)]
     ]
     row = row_of(compared(harmed, users=codes, samples=100 - np.arange(USERS)))
     assert row["gap_low"] > 0
@@ -250,31 +252,31 @@ def test_users_with_few_samples_pay_more():
     assert row["users"] == USERS
 
 
-def test_one_user_only_leaves_fairness_out_and_says_why():
-    found = compared(gold(), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9]))
-    [note] = found.summary["notes"]
+def test_fairness_needs_several_users_and_adds_a_note_without_them():
+    result = compared(gold(), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9]))
+    [note] = result.summary["notes"]
     assert note.startswith("Fairness between users: users must be at least 10")
     assert note.endswith("got one user only.")
-    assert row_of(found)["gap"] is None
+    assert row_of(result)["gap"] is None
 
 
 def test_the_result_can_be_saved_and_read(tmp_path):
-    found = compared(gold())
-    run = results.load(found.save(tmp_path / "run"))
+    result = compared(gold())
+    run = results.load(result.save(tmp_path / "run"))
     assert run.result == "DefenceComparison"
-    assert run.rows == list(found.rows)
+    assert run.rows == list(result.rows)
     assert "NaN" not in json.dumps(run.summary)
 
 
 # Guarantees.
 
 
-def audit(claimed, *, told=True):
-    """400 coin flips that the scores tell wholly, or not at all."""
+def audit(claimed, *, separated=True):
+    """400 coin flips that the scores separate perfectly, or not at all."""
     canaries = tuple(Canary(f"c{i}", "coin-flip", (), i % 2) for i in range(400))
-    inside = np.array([one.planted for one in canaries])
-    scores = np.random.default_rng(0).normal(0, 1, 400) + 50 * inside * told
-    sides = scores[inside], scores[~inside]
+    planted = np.array([canary.planted for canary in canaries])
+    scores = np.random.default_rng(0).normal(0, 1, 400) + 50 * planted * separated
+    sides = scores[planted], scores[~planted]
     return CanaryAudit(
         canaries=canaries,
         scores=tuple(scores.tolist()),
@@ -291,16 +293,19 @@ def audit(claimed, *, told=True):
 GUARANTEE = Guarantee(epsilon=1.5, delta=1e-5, unit="sequence")
 
 
-def test_a_claim_is_beside_what_was_measured_and_no_guarantee_if_that_refutes_it():
-    told = {"worse": 0.5, "leak": 9, "guarantee": GUARANTEE}
-    kept, broken = (compared(gold(audit=audit(1.5, told=one), **told)) for one in (False, True))
-    row = row_of(kept)
+def test_a_claim_is_reported_with_the_measured_epsilon_that_may_refute_it():
+    options = {"worse": 0.5, "leak": 9, "guarantee": GUARANTEE}
+    consistent, refuted = (
+        compared(gold(audit=audit(1.5, separated=separated), **options))
+        for separated in (False, True)
+    )
+    row = row_of(consistent)
     assert (row["epsilon"], row["empirical_epsilon"], row["unit"]) == (1.5, 0.0, "sequence")
     assert row["audit_verdict"] == "consistent"
     guaranteed = "gold (ε = 1.5 at δ = 1e-5 per sequence) comes with a guarantee."
-    assert kept.summary["answer"].endswith(guaranteed)
-    answer = broken.summary["answer"]
-    assert row_of(broken)["empirical_epsilon"] > 1.5
+    assert consistent.summary["answer"].endswith(guaranteed)
+    answer = refuted.summary["answer"]
+    assert row_of(refuted)["empirical_epsilon"] > 1.5
     assert "gold claims ε = 1.5 at δ = 1e-5 per sequence, but at least" in answer
     assert answer.endswith("the guarantee does not hold.")
     assert "comes with a guarantee" not in answer
@@ -329,11 +334,11 @@ ALIVE = Check("alive", "passed", "It predicts.")
 
 
 def claimed(*groups):
-    plain, *others = ([replace(one, alive=one.alive or ALIVE) for one in group] for group in groups)
+    plain, *others = ([replace(t, alive=t.alive or ALIVE) for t in group] for group in groups)
     return compared(*others, plain=plain).claim
 
 
-def test_trainings_are_claimed_to_leak_or_not():
+def test_the_claim_is_leak_or_no_leak_shown():
     leak = claimed(PLAIN, gold())
     assert leak.verdict == LEAK
     assert leak.estimate.low > 5
@@ -341,9 +346,9 @@ def test_trainings_are_claimed_to_leak_or_not():
     assert none.verdict == NO_LEAK
 
 
-def test_the_estimate_is_of_the_undefended_or_else_of_the_first_that_was_measured():
+def test_the_estimate_is_of_the_undefended_or_the_first_measured_training():
     assert claimed(gold(), PLAIN).estimate.name == "exposure of plain above controls"
-    blind = [replace(one, canaries=()) for one in PLAIN]
+    blind = [replace(t, canaries=()) for t in PLAIN]
     assert claimed(gold(), blind).estimate.name == "exposure of gold above controls"
 
 
@@ -353,23 +358,23 @@ DEAD = Check("alive", "failed", "Scores of dead are not finite: its weights are 
 @pytest.mark.parametrize(
     ("others", "verdict", "reason"),
     [
-        (  # whatever their files say: what was measured of them is the same
+        (  # their files differ, but their measurements are the same
             [replace(training("gold"), cost={"steps": n}) for n in range(3)], "too few",
             "gold has 1 independent training (3 were given, the others are copies); 3 are needed, "
             "with different seeds.",
         ),
         (
-            [replace(one, name="gold") for one in PLAIN], "none",
+            [replace(t, name="gold") for t in PLAIN], "none",
             "gold has trainings that are copies of plain.",
         ),
-        ([replace(one, alive=DEAD) for one in gold()], "useless", DEAD.sentence),
+        ([replace(t, alive=DEAD) for t in gold()], "useless", DEAD.sentence),
     ],
 )  # fmt: skip
 def test_copies_and_broken_models_decide_nothing(others, verdict, reason):
     plain, others = (
-        [replace(one, alive=one.alive or ALIVE) for one in group] for group in (PLAIN, others)
+        [replace(t, alive=t.alive or ALIVE) for t in group] for group in (PLAIN, others)
     )
-    found = compared(others, plain=plain)
-    assert row_of(found)["verdict"] == verdict
-    assert found.claim.verdict == UNDECIDED
-    assert found.claim.reasons == (reason,)
+    result = compared(others, plain=plain)
+    assert row_of(result)["verdict"] == verdict
+    assert result.claim.verdict == UNDECIDED
+    assert result.claim.reasons == (reason,)

@@ -1,4 +1,4 @@
-"""What is measured of each training: as defined, and what the data do not allow is a note."""
+"""Measurements of each training follow their definitions; missing ones are notes."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.audits.comparison.worlds import WORDS, model, text, training
-from vestige.audits.comparison.groups import Group
+from vestige.audits.comparison.groups import SeedGroup
 from vestige.audits.comparison.measurements import measure_models
 from vestige.audits.comparison.trainings import TrainedModel, load_trainings
 from vestige.data.canaries.texts import Canary
@@ -33,49 +33,50 @@ def canaries(pattern="random", planted=6, controls=6):
     ]
 
 
-def measure(several, **given):
+def measure(models, **options):
     defaults = {"canaries": (), "test": None, "seed": 0, "progress": lambda *_: None}
-    return measure_models(several, **{**defaults, **given})
+    return measure_models(models, **{**defaults, **options})
 
 
-def naive_perplexity(one):
-    """Of the test text, its ends included, from the table itself."""
-    table, eos = one.log_table.double().numpy(), one.vocabulary.eos_id
+def naive_perplexity(table_model):
+    """Perplexity of the test text with its ends, from the table."""
+    table, eos = table_model.log_table.double().numpy(), table_model.vocabulary.eos_id
     losses = []
     for line in TEXT:
-        ids = [*one.vocabulary.encode(line), eos]
+        ids = [*table_model.vocabulary.encode(line), eos]
         losses += [-table[a, b] for a, b in zip([eos, *ids[:-1]], ids, strict=True)]
     return np.exp(np.mean(losses))
 
 
-def test_the_perplexity_of_the_test_text_is_its_definition():
-    several = trainings("a", "b")
-    found, notes = measure(several, test=encode(TEXT, several[0].model.vocabulary))
-    for one, measured in zip(several, found, strict=True):
-        assert Group((measured,)).perplexity == pytest.approx(naive_perplexity(one.model), rel=1e-4)
-        assert measured.frequency_perplexity is None
+def test_test_perplexity_follows_its_definition():
+    models = trainings("a", "b")
+    measured, notes = measure(models, test=encode(TEXT, models[0].model.vocabulary))
+    for trained, result in zip(models, measured, strict=True):
+        expected = naive_perplexity(trained.model)
+        assert SeedGroup((result,)).perplexity == pytest.approx(expected, rel=1e-4)
+        assert result.frequency_perplexity is None
     assert [note.split(":")[0] for note in notes] == ["Cost of a", "Cost of b"]
 
 
-def test_a_text_longer_than_one_piece_is_scored_whole():
-    one = trainings("a")[0]
-    long = encode(Corpus.from_texts([" ".join(WORDS * 40)]), one.model.vocabulary)
-    [found], _ = measure([one], test=long)
-    assert int(found.scores.tokens.sum()) == len(long.tokens) > 3 * 64
+def test_a_text_longer_than_one_pass_is_scored_completely():
+    training = trainings("a")[0]
+    long = encode(Corpus.from_texts([" ".join(WORDS * 40)]), training.model.vocabulary)
+    [measured], _ = measure([training], test=long)
+    assert int(measured.scores.tokens.sum()) == len(long.tokens) > 3 * 64
 
 
-def test_of_a_training_its_cost_and_its_word_frequencies_are_known(tmp_path):
+def test_cost_and_word_frequencies_come_from_the_training_folder(tmp_path):
     paths = {name: training(tmp_path / name, n) for n, name in enumerate("ab")}
-    several = load_trainings(paths, device="cpu")
-    data, test = several[0].encoded("training"), encode(text(3), model().vocabulary)
-    found, notes = measure(several, test=test)
+    models = load_trainings(paths, device="cpu")
+    data, test = models[0].encoded("training"), encode(text(3), model().vocabulary)
+    measured, notes = measure(models, test=test)
     counts = np.bincount(data.tokens, minlength=len(model().vocabulary))
     kinds = len(set(data.tokens.tolist()))  # Witten-Bell: new words as often as new kinds came
     shares = (counts + kinds / len(counts)) / (len(data.tokens) + kinds)
     expected = np.exp(-np.log(shares[test.tokens]).mean())
-    assert found[0].frequency_perplexity == pytest.approx(expected, rel=1e-6)
-    assert found[0].cost["steps"] == 400
-    assert all(one.scores is not None and one.completion is None for one in found)
+    assert measured[0].frequency_perplexity == pytest.approx(expected, rel=1e-6)
+    assert measured[0].cost["steps"] == 400
+    assert all(training.scores is not None and training.completion is None for training in measured)
     assert notes == []
 
 
@@ -88,46 +89,46 @@ def test_progress_never_goes_back_and_ends_at_all_trainings():
     assert {1.0, 2.0, 3.0} <= set(shares)
 
 
-def test_without_canaries_leakage_is_not_measured_and_a_missing_control_is_noted_once():
-    [found], notes = measure(trainings("a"))
-    assert (found.canaries, found.completion, found.audit, found.scores) == (None,) * 4
+def test_without_canaries_or_controls_leakage_is_not_measured():
+    [measured], notes = measure(trainings("a"))
+    assert (measured.canaries, measured.completion, measured.audit, measured.scores) == (None,) * 4
     assert len(notes) == 1
-    found, notes = measure(trainings("a", "b", "c"), canaries=canaries(planted=1, controls=0))
-    assert [one.canaries for one in found] == [None] * 3
+    measured, notes = measure(trainings("a", "b", "c"), canaries=canaries(planted=1, controls=0))
+    assert [training.canaries for training in measured] == [None] * 3
     [exposure] = [note for note in notes if note.startswith("Exposure:")]
     assert "there is no control" in exposure
     assert len(notes) == len(set(notes))
 
 
 def test_the_same_seed_measures_the_same_exposure():
-    asked = canaries()
-    one, other = (measure(trainings("a"), canaries=asked, seed=3)[0][0] for _ in range(2))
-    assert one.canaries == other.canaries
-    assert len(one.bits("exposure", planted=True)) == 6
-    assert one.audit is None  # no coins
+    phrases = canaries()
+    first, again = (measure(trainings("a"), canaries=phrases, seed=3)[0][0] for _ in range(2))
+    assert first.canaries == again.canaries
+    assert len(first.bits("exposure", planted=True)) == 6
+    assert first.audit is None  # no coins
 
 
 # Measured epsilon, of canaries that coins flipped.
 
 
 @pytest.mark.slow
-def test_epsilon_is_measured_of_the_first_training_of_each_name():
+def test_epsilon_is_measured_for_the_first_training_of_each_name():
     line = "Measured ε is of the first training of each name."
     for names, audited in (("aab", [True, False, True]), ("ab", [True, True])):
-        found, notes = measure(trainings(*names), canaries=canaries("coin-flip"))
-        assert [one.audit is not None for one in found] == audited
+        measured, notes = measure(trainings(*names), canaries=canaries("coin-flip"))
+        assert [training.audit is not None for training in measured] == audited
         assert (line in notes) == (names == "aab")
 
 
 @pytest.mark.parametrize(("copies", "unit"), [(1, "sequence"), (2, "sequence"), (1, "user")])
-def test_a_claim_of_single_sequences_is_tested_as_the_mechanism_that_it_states(copies, unit):
+def test_a_claim_for_single_sequences_is_tested_with_its_mechanism(copies, unit):
     claim = {
         "epsilon": 4.0, "delta": 1e-5, "unit": unit, "accountant": "rdp",
         "noise_multiplier": 2.16, "sample_rate": 1.0, "steps": 4,
     }  # fmt: skip
-    asked = [replace(one, copies=one.copies * copies) for one in canaries("coin-flip")]
-    [found], _ = measure(trainings("a", summary=claim), canaries=asked)
+    flipped = [replace(c, copies=c.copies * copies) for c in canaries("coin-flip")]
+    [measured], _ = measure(trainings("a", summary=claim), canaries=flipped)
     stated = copies == 1 and unit == "sequence"
     expected = "DP-SGD of 4 steps at sample rate 1" if stated else "Gaussian mechanism"
-    assert found.audit.mechanism_claimed == stated
-    assert found.audit.f_dp.assumes == f"fair coins, {expected}"
+    assert measured.audit.mechanism_claimed == stated
+    assert measured.audit.f_dp.assumes == f"fair coins, {expected}"

@@ -1,4 +1,4 @@
-"""Trainings by name, what their runs say of them, and what all of them share."""
+"""Trainings by name, their runs, and the text and users that they share."""
 
 from pathlib import Path
 
@@ -7,12 +7,12 @@ import pytest
 from tests.audits.comparison.worlds import leaky, model, text, training
 from vestige.audits.comparison.trainings import (
     TrainedModel,
-    listed,
+    as_arguments,
     load_trainings,
     named,
-    shared_text,
     undefended,
     user_samples,
+    utility_text,
 )
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -35,10 +35,10 @@ def encoded(corpus):
 def test_names_come_from_folders_or_before_the_equals_sign(tmp_path, monkeypatch):
     plain = str(tmp_path / "plain")
     assert named(["gold=x", plain, "gold=y"]) == [("gold", "x"), ("gold", "y"), ("plain", plain)]
-    seeds = [tmp_path / "runs" / f"seed-{seed}" for seed in (0, 2, 10)]
-    for place in seeds:
-        place.mkdir(parents=True)
-    expected = [("plain", str(place)) for place in seeds]
+    folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (0, 2, 10)]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    expected = [("plain", str(folder)) for folder in folders]
     assert named({"plain": tmp_path / "runs", "b": "x"}) == [*expected, ("b", "x")]
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a=b").mkdir()  # a path, although it has an equals sign
@@ -53,13 +53,13 @@ def test_names_come_from_folders_or_before_the_equals_sign(tmp_path, monkeypatch
         ["a=x", Path("b=y"), "b=z"],
     ],
 )
-def test_the_form_that_is_recorded_names_the_same_trainings(runs):
-    assert named(listed(runs)) == named(runs) == [("a", "x"), ("b", "y"), ("b", "z")]
+def test_recorded_arguments_name_the_same_trainings(runs):
+    assert named(as_arguments(runs)) == named(runs) == [("a", "x"), ("b", "y"), ("b", "z")]
 
 
 @pytest.mark.parametrize("runs", [{"a=b": "x", "c": "y"}, {"": "x", "c": "y"}])
-def test_names_that_a_command_line_cannot_give_stay_a_mapping(runs):
-    assert listed(runs) is runs
+def test_names_without_a_command_line_form_stay_a_mapping(runs):
+    assert as_arguments(runs) is runs
 
 
 SAME = model()
@@ -74,14 +74,14 @@ SAME = model()
         ({"a": [leaky(0.5), leaky(0.5)], "b": model()}, r"same weights in <Table.* and <Table"),
     ],
 )
-def test_trainings_that_cannot_be_told_apart_are_refused(tmp_path, monkeypatch, runs, message):
+def test_indistinguishable_trainings_are_refused(tmp_path, monkeypatch, runs, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "other").mkdir()
     with pytest.raises(ValueError, match=message):
         load_trainings(runs, device="cpu")
 
 
-def test_trainings_of_one_name_differ_in_their_seed_alone(tmp_path):
+def test_trainings_of_one_name_differ_only_in_their_seed(tmp_path):
     private = {"defence": "dp-sgd", "noise_multiplier": 1.0}
     paths = [training(tmp_path / "one", 0, **private), training(tmp_path / "two", 1)]
     with pytest.raises(ValueError, match="differ in their seed alone, got defence"):
@@ -91,17 +91,21 @@ def test_trainings_of_one_name_differ_in_their_seed_alone(tmp_path):
 # What a run says.
 
 
-def test_a_run_says_defence_and_settings_and_a_loaded_model_nothing(trained):
+def test_defence_and_settings_come_from_the_run(trained):
     plain, gold = trained
     assert (plain.defence, gold.defence) == ("none", "goldfish")
     assert plain.settings() == {"epochs": 4, "defence": "none"}
-    assert plain.held_out == text(1).fingerprint()
+    assert plain.validation_sha256 == text(1).fingerprint()
     loaded = TrainedModel("a", model(), model())
-    assert (loaded.encoded("training"), loaded.summary, loaded.held_out) == (None, {}, None)
+    assert (loaded.encoded("training"), loaded.summary, loaded.validation_sha256) == (
+        None,
+        {},
+        None,
+    )
     assert (loaded.where, loaded.settings()) == ("<TableModel>", {"defence": "none"})
 
 
-def test_the_undefended_is_the_only_name_without_a_defence_or_is_given(trained, tmp_path):
+def test_the_undefended_training_has_no_defence_or_is_the_baseline(trained, tmp_path):
     assert undefended(trained, None) == "plain"
     assert undefended([*trained, TrainedModel("plain", "x", model())], None) == "plain"
     several = [TrainedModel(name, "somewhere", model()) for name in ("a", "b")]
@@ -114,16 +118,16 @@ def test_the_undefended_is_the_only_name_without_a_defence_or_is_given(trained, 
 # The text and the users that all share.
 
 
-def test_the_text_that_all_held_out_or_the_given_one_is_shared(trained, tmp_path):
+def test_the_utility_text_is_the_test_text_or_the_common_validation_text(trained, tmp_path):
     notes = []
-    assert len(shared_text(trained, None, notes)) == len(text())
+    assert len(utility_text(trained, None, notes)) == len(text())
     assert "also decided which weights were kept" in notes[0]
-    assert len(shared_text(trained, Corpus.from_texts(["red mill", "blue"]), notes)) == 2
+    assert len(utility_text(trained, Corpus.from_texts(["red mill", "blue"]), notes)) == 2
     assert len(notes) == 1
 
 
 @pytest.mark.parametrize("why", ["other text", "no file"])
-def test_texts_that_differ_or_are_gone_are_not_shared(trained, tmp_path, why):
+def test_different_or_missing_validation_texts_are_not_used(trained, tmp_path, why):
     if why == "other text":
         other = training(tmp_path / "other", 2, held=2, defence="goldfish")
         trained += load_trainings({"a": other, "b": tmp_path / "plain"}, device="cpu")
@@ -132,7 +136,7 @@ def test_texts_that_differ_or_are_gone_are_not_shared(trained, tmp_path, why):
             file.rename(tmp_path / "gone")
         assert trained[0].encoded("validation") is None
     notes = []
-    assert shared_text(trained, None, notes) is None
+    assert utility_text(trained, None, notes) is None
     assert "give --test" in notes[0]
 
 
@@ -150,6 +154,6 @@ def test_documents_of_users_are_counted_in_the_training_text(trained):
 
 def test_trainings_that_recorded_no_users_have_no_counts(tmp_path):
     paths = {name: training(tmp_path / name, n, users=False) for n, name in enumerate("ab")}
-    found, notes = load_trainings(paths, device="cpu"), []
-    assert user_samples(found, "a", encoded(text(3)), notes) is None
+    trainings, notes = load_trainings(paths, device="cpu"), []
+    assert user_samples(trainings, "a", encoded(text(3)), notes) is None
     assert "no training recorded users" in notes[0]

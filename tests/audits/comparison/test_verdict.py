@@ -1,4 +1,4 @@
-"""Verdicts on defences follow from intervals, and sentences claim no more."""
+"""Verdicts and sentences on defences follow from intervals."""
 
 import pytest
 
@@ -14,17 +14,17 @@ EQUAL, UNSURE, HIGHER, LOWER = (
 )
 
 
-def measured(name, change, ratio, **other):
-    one = Difference(name=name, change=change, ratio=ratio, **other)
-    return one, judge(one, tolerance=0.05)
+def measured(name, exposure, ratio, **other):
+    difference = Difference(name=name, exposure=exposure, perplexity_ratio=ratio, **other)
+    return difference, judge(difference, tolerance=0.05)
 
 
-def judged(change, ratio, **other):
-    return measured("x", change, ratio, **other)[1]
+def judged(exposure, ratio, **other):
+    return measured("x", exposure, ratio, **other)[1]
 
 
 @pytest.mark.parametrize(
-    ("change", "ratio", "kind"),
+    ("exposure", "ratio", "kind"),
     [
         (LESS, EQUAL, "helps"),
         (LESS, LOWER, "helps"),
@@ -44,19 +44,19 @@ def judged(change, ratio, **other):
         (None, None, "unmeasured"),
     ],
 )
-def test_the_verdict_and_its_words_follow_from_the_intervals(change, ratio, kind):
-    found = judged(change, ratio)
-    assert found.kind == kind
-    if change is SAME:
-        assert "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5)" in found.sentence
-        assert " bits less" not in found.sentence
-        assert " bits more" not in found.sentence
+def test_verdict_and_sentence_follow_from_the_intervals(exposure, ratio, kind):
+    verdict = judged(exposure, ratio)
+    assert verdict.kind == kind
+    if exposure is SAME:
+        assert "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5)" in verdict.sentence
+        assert " bits less" not in verdict.sentence
+        assert " bits more" not in verdict.sentence
     if ratio is not EQUAL:
-        assert "at the same test perplexity" not in found.sentence
+        assert "at the same test perplexity" not in verdict.sentence
 
 
 @pytest.mark.parametrize(
-    ("change", "ratio", "more", "short", "sentence"),
+    ("exposure", "ratio", "more", "short", "sentence"),
     [
         (
             LESS, Estimate("", 1.0, 0.8, 1.25), {}, "leaks less, utility unclear",
@@ -69,7 +69,8 @@ def test_the_verdict_and_its_words_follow_from_the_intervals(change, ratio, kind
             "(2.0 to 4.0), which less training alone can explain.",
         ),
         (
-            LESS, EQUAL, {"tokens": 1.8, "memory": 1.05, "gap": Estimate("gap", 5.0, 2.0, 9.0)},
+            LESS, EQUAL,
+            {"tokens_ratio": 1.8, "memory_ratio": 1.05, "gap": Estimate("gap", 5.0, 2.0, 9.0)},
             "leaks less at the same utility, at a price",
             "It costs 1.8 times the tokens and users with few samples 2.0 to 9.0 points of "
             "perplexity more than those with many.",
@@ -80,39 +81,41 @@ def test_the_verdict_and_its_words_follow_from_the_intervals(change, ratio, kind
             "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0%).",
         ),
         (
-            LESS, EQUAL, {"order": Estimate("", 0.0, -1.0, 0.5)}, "leaks less at the same utility",
+            LESS, EQUAL, {"exposure_over_shuffled": Estimate("", 0.0, -1.0, 0.5)},
+            "leaks less at the same utility",
             "Other orders of the canaries' words lose as much: perhaps it unlearned only words.",
         ),
         (
-            LESS, EQUAL, {"order": Estimate("", -2.0, -3.0, -0.5)},
+            LESS, EQUAL, {"exposure_over_shuffled": Estimate("", -2.0, -3.0, -0.5)},
             "leaks less at the same utility",
             "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0%).",
         ),
         (
-            SAME, EQUAL, {"stuck": (10, 40)}, "no measurable difference",
+            SAME, EQUAL, {"saturated": (10, 40)}, "no measurable difference",
             "No measurable difference in leakage: -0.5 bits (-1.5 to 0.5) (up to the ceiling: 10 "
             "of the 40 canaries are more probable than every reference in all of these trainings) "
             "at the same test perplexity (+1.0%).",
         ),
         (
-            Estimate("", 0.0, 0.0, 0.0), EQUAL, {"stuck": (40, 40)}, "leakage above the ceiling",
+            Estimate("", 0.0, 0.0, 0.0), EQUAL, {"saturated": (40, 40)},
+            "leakage above the ceiling",
             "all 40 canaries are more probable than every reference in all of these trainings).",
         ),
     ],
 )  # fmt: skip
-def test_sentences_have_the_numbers_prices_and_caveats(change, ratio, more, short, sentence):
-    found = judged(change, ratio, **more)
-    assert found.short == short
-    assert found.sentence.endswith(sentence)
+def test_sentences_have_numbers_costs_and_caveats(exposure, ratio, more, short, sentence):
+    verdict = judged(exposure, ratio, **more)
+    assert verdict.short == short
+    assert verdict.sentence.endswith(sentence)
 
 
 @pytest.mark.parametrize("trainings", [(1, 1), (2, 4), (4, 2)])
 def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     pair = measured("x", Estimate("", -3.0), Estimate("", 1.01), trainings=trainings)
-    found, needed = pair[1], "erdict needs 3 trainings of each, with different seeds"
-    assert (found.kind, found.short) == ("too few", "no verdict: too few trainings")
-    assert "exposure -3.0 bits and test perplexity +1.0%" in found.sentence
-    assert needed in found.sentence
+    verdict, needed = pair[1], "erdict needs 3 trainings of each, with different seeds"
+    assert (verdict.kind, verdict.short) == ("too few", "no verdict: too few trainings")
+    assert "exposure -3.0 bits and test perplexity +1.0%" in verdict.sentence
+    assert needed in verdict.sentence
     [line] = answer([pair], best=None, leaks=True)
     assert line == f"No defence can be judged: a v{needed} (train --seeds)."
 
@@ -121,7 +124,7 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     ("pairs", "options", "first", "last"),
     [
         (
-            [measured("gold", LESS, EQUAL, tokens=1.8)], {"best": "gold"},
+            [measured("gold", LESS, EQUAL, tokens_ratio=1.8)], {"best": "gold"},
             "gold lowers exposure by 3.0 bits (2.0 to 4.0) at equal utility (test perplexity "
             "+1.0%).",
             "It costs 1.8 times the tokens.",
@@ -133,7 +136,7 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
             "",
         ),
         (
-            [measured("gold", LESS, EQUAL, stuck=(2, 20))], {"best": "gold"},
+            [measured("gold", LESS, EQUAL, saturated=(2, 20))], {"best": "gold"},
             "gold lowers exposure by 3.0 bits (2.0 to 4.0) (up to the ceiling: 2 of the 20",
             "",
         ),
@@ -162,6 +165,6 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
     ],
 )  # fmt: skip
 def test_the_answer_begins_with_the_finding(pairs, options, first, last):
-    found = " ".join(answer(pairs, **{"best": None, "leaks": True, **options}))
-    assert found.startswith(first)
-    assert found.endswith(last)
+    text = " ".join(answer(pairs, **{"best": None, "leaks": True, **options}))
+    assert text.startswith(first)
+    assert text.endswith(last)

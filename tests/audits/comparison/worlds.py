@@ -19,8 +19,8 @@ CONTROLS = ("gate blue green", "door lamp code", "mill red gate")
 def model(seed=0):
     """A bigram model with random rows."""
     vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS))
-    random, size = np.random.default_rng(seed), len(vocabulary)
-    return TableModel(np.full(size, 1 / size), random.dirichlet(np.ones(size), size), vocabulary)
+    rng, size = np.random.default_rng(seed), len(vocabulary)
+    return TableModel(np.full(size, 1 / size), rng.dirichlet(np.ones(size), size), vocabulary)
 
 
 def leaky(leak):
@@ -29,20 +29,20 @@ def leaky(leak):
     size = len(vocabulary)
     table = np.ones((size, size))
     for phrase in PLANTED:
-        for one, other in pairwise(vocabulary.encode(phrase)):
-            table[one, other] += leak * size / (1 - leak)
+        for first, second in pairwise(vocabulary.encode(phrase)):
+            table[first, second] += leak * size / (1 - leak)
     return TableModel(np.full(size, 1 / size), table / table.sum(1, keepdims=True), vocabulary)
 
 
 def text(seed=0, users=True):
     """Six texts of one user and three of another."""
-    owners, random = ["ann"] * 6 + ["bob"] * 3, np.random.default_rng(seed)
-    texts = [" ".join(random.choice(WORDS, 4)) for _ in owners]
+    owners, rng = ["ann"] * 6 + ["bob"] * 3, np.random.default_rng(seed)
+    texts = [" ".join(rng.choice(WORDS, 4)) for _ in owners]
     return Corpus.from_texts(texts, users=owners if users else None)
 
 
 class TrainingHistory:
-    """What a training says of itself."""
+    """The history of a training."""
 
     def __init__(self, **summary):
         self._summary = {"step": 400, "steps": 400, "tokens": 9000, "epoch": 4.0, **summary}

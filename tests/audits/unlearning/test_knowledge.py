@@ -1,4 +1,4 @@
-"""What is left of deleted texts, by simulation with a known truth."""
+"""Knowledge of deleted texts, by simulation with a known truth."""
 
 import numpy as np
 import pytest
@@ -6,28 +6,28 @@ from scipy import stats
 
 from tests.audits.passed import passed
 from vestige.audits.unlearning import knowledge
-from vestige.audits.unlearning.knowledge import Knowledge, differences, share_left
+from vestige.audits.unlearning.knowledge import Knowledge, different_models, remaining_share
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.models.token_statistics import TokenStatistics
 
 
 def verify(*known, **more):
-    """As the verb, where all checks of lists and models passed."""
+    """The result of the verb if all checks of lists and models passed."""
     return knowledge.verify(*known, checks=passed("unlearning"), **more)
 
 
-def left(found, name="left"):
+def left(result, name="left"):
     """The ends of an interval."""
-    return found.summary[f"{name}_low"], found.summary[f"{name}_high"]
+    return result.summary[f"{name}_low"], result.summary[f"{name}_high"]
 
 
-def drawn(chance, *, gains, count=(25, 60), hardness=0.5):
-    """What models know of the same texts: each text's hardness, a gain of each, and noise."""
+def drawn(rng, *, gains, count=(25, 60), hardness=0.5):
+    """Knowledge of models with the same texts: difficulty of texts, gain of models, noise."""
     sides = {}
     for side, n in zip(("deleted", "reference"), count, strict=True):
-        hard = chance.normal(-4, hardness, n)
+        hard = rng.normal(-4, hardness, n)
         sides[side] = [
-            hard + (gain if side == "deleted" else 0) + chance.normal(0, 0.1, n) for gain in gains
+            hard + (gain if side == "deleted" else 0) + rng.normal(0, 0.1, n) for gain in gains
         ]
     return [
         Knowledge(deleted=a, reference=b)
@@ -40,29 +40,29 @@ def seeded(seed, *gains, **more):
 
 
 @pytest.mark.slow
-def test_a_model_that_never_read_them_is_blamed_as_often_as_stated():
-    chance, blamed = np.random.default_rng(1), 0
+def test_the_rate_of_false_leaks_is_the_stated_one():
+    rng, blamed = np.random.default_rng(1), 0
     for seed in range(150):
-        before, after = drawn(chance, gains=(1.0, 0.0))
+        before, after = drawn(rng, gains=(1.0, 0.0))
         blamed += verify(before, after, seed=seed).verdict == LEAK
     assert 0.01 < blamed / 150 < 0.104  # 0.05 and three standard errors
 
 
-def test_the_interval_of_what_is_left_holds_the_truth_as_often_as_stated():
-    chance, held, known = np.random.default_rng(2), 0, 0
+def test_the_interval_of_the_remaining_share_covers_the_truth_at_its_level():
+    rng, held, known = np.random.default_rng(2), 0, 0
     for _ in range(800):
-        before, after = drawn(chance, gains=(0.8, 0.2))
-        found = share_left(before, after)
-        if found is not None:
+        before, after = drawn(rng, gains=(0.8, 0.2))
+        result = remaining_share(before, after)
+        if result is not None:
             known += 1
-            held += found.low <= 0.25 <= found.high
+            held += result.low <= 0.25 <= result.high
     assert known > 700
     assert 0.93 < held / known < 0.97
 
 
-def test_fiellers_ends_solve_its_equation():
+def test_the_ends_of_fiellers_interval_solve_its_equation():
     before, after = seeded(3, 1.5, 0.5)
-    for share in share_left(before, after).interval:
+    for share in remaining_share(before, after).interval:
         rest = Knowledge(
             deleted=after.deleted - share * before.deleted,
             reference=after.reference - share * before.reference,
@@ -71,14 +71,14 @@ def test_fiellers_ends_solve_its_equation():
         assert rest.value**2 / spread == pytest.approx(stats.t.isf(0.025, 24) ** 2)
 
 
-def test_a_share_needs_two_texts_a_side():
+def test_a_remaining_share_needs_two_texts_on_each_side():
     one, two = (seeded(3, 50.0, 20.0, count=(n, 60), hardness=0.1) for n in (1, 2))
-    assert share_left(*one) is None
-    found = share_left(*two)
-    assert found.low < found.value < found.high
+    assert remaining_share(*one) is None
+    result = remaining_share(*two)
+    assert result.low < result.value < result.high
 
 
-def test_a_retrained_model_removes_how_hard_texts_are():
+def test_a_retrained_model_removes_the_difficulty_of_texts():
     before, after, retrained = seeded(4, 1.0, 0.1, 0.0, hardness=1.0)
     alone, beside = verify(before, after), verify(before, after, retrained=retrained)
     assert alone.verdict != LEAK
@@ -99,18 +99,18 @@ def test_a_retrained_model_removes_how_hard_texts_are():
         (6, (0.0, 0.0), UNDECIDED, None),  # nothing was known
     ],
 )
-def test_the_verdict_follows_from_what_both_models_know(seed, gains, verdict, finding):
-    found = verify(*seeded(seed, *gains))
-    assert (found.verdict, found.summary["finding"]) == (verdict, finding)
+def test_the_verdict_follows_from_the_knowledge_of_both_models(seed, gains, verdict, finding):
+    result = verify(*seeded(seed, *gains))
+    assert (result.verdict, result.summary["finding"]) == (verdict, finding)
     if gains == (0.0, 0.0):
-        assert found.summary["left"] is None
-        [reason] = found.claim.reasons
+        assert result.summary["left"] is None
+        [reason] = result.claim.reasons
         assert "BEFORE is not shown to know the deleted texts" in reason
     elif seed == 8:
-        assert (left(found)[1] > 0.25) == (verdict == UNDECIDED)
+        assert (left(result)[1] > 0.25) == (verdict == UNDECIDED)
 
 
-def test_copies_of_texts_are_one_unit_everywhere():
+def test_copies_of_texts_are_one_unit_in_every_number():
     alone = seeded(9, 1.0, 0.3, count=(12, 20))
     units = tuple(np.repeat(np.arange(size), 4) for size in (12, 20))
     four = [
@@ -127,9 +127,9 @@ def test_copies_of_texts_are_one_unit_everywhere():
 def test_scores_that_are_not_finite_decide_nothing():
     before, after = seeded(7, 1.0, 1.0)
     after.deleted[3] = np.nan
-    found = verify(before, after)
-    assert (found.verdict, found.claim.test) == (UNDECIDED, None)
-    assert found.summary["after_knows"] is None
+    result = verify(before, after)
+    assert (result.verdict, result.claim.test) == (UNDECIDED, None)
+    assert result.summary["after_knows"] is None
 
 
 @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ def test_scores_that_are_not_finite_decide_nothing():
     [(("before", "after"), (NO_LEAK,)), (("before", "retrained"), (LEAK, NO_LEAK)),
      (("after", "retrained"), (LEAK, NO_LEAK))],
 )  # fmt: skip
-def test_only_an_after_that_is_before_is_a_finding(alike, blocks):
-    chance = np.random.default_rng(0)
-    scores = {role: chance.normal(size=50) for role in ("before", "after", "retrained")}
+def test_only_equality_of_before_and_after_is_a_finding(alike, blocks):
+    rng = np.random.default_rng(0)
+    scores = {role: rng.normal(size=50) for role in ("before", "after", "retrained")}
     scores[alike[1]] = scores[alike[0]]
-    [failed] = [check for check in differences(scores) if check.state == "failed"]
+    [failed] = [check for check in different_models(scores) if check.state == "failed"]
     assert failed.blocks == blocks
 
 
@@ -160,21 +160,21 @@ def statistics_of(rows):
 
 
 def test_short_texts_are_compared_over_the_positions_that_both_lists_reach():
-    chance = np.random.default_rng(3)
+    rng = np.random.default_rng(3)
     easier = np.log(np.arange(1, 41) / 41)  # later tokens are more probable
     short, long = (
-        statistics_of([easier[:n] + chance.normal(0, 0.1, n) for _ in range(20)]) for n in (10, 40)
+        statistics_of([easier[:n] + rng.normal(0, 0.1, n) for _ in range(20)]) for n in (10, 40)
     )
-    found = Knowledge.of(short, long)
-    assert abs(found.value) < 0.02
-    assert found.p_value(seed=0) > 0.05
+    result = Knowledge.of(short, long)
+    assert abs(result.value) < 0.02
+    assert result.p_value(seed=0) > 0.05
     assert Knowledge.of(long, short).compared == 20 * 10
 
 
-def test_a_text_counts_with_the_mean_of_its_tokens_less_those_at_their_positions():
+def test_scores_are_means_of_tokens_minus_means_at_their_positions():
     rows = [np.array([-1.0, -3.0]), np.array([-2.0, -5.0])]
     reference = statistics_of([np.array([-3.0, -1.0])] * 16)
-    found = Knowledge.of(statistics_of(rows * 8), reference)
+    result = Knowledge.of(statistics_of(rows * 8), reference)
     means = [-2.25, -2.5]
-    assert found.deleted[:2] == pytest.approx([-2 - np.mean(means), -3.5 - np.mean(means)])
-    assert found.value == pytest.approx(-2.75 + 2.0)
+    assert result.deleted[:2] == pytest.approx([-2 - np.mean(means), -3.5 - np.mean(means)])
+    assert result.value == pytest.approx(-2.75 + 2.0)

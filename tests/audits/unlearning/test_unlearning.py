@@ -30,16 +30,16 @@ HALF = CHAIN.counted((KEPT, 1), (GONE, 0.5))
 LISTS = {"deleted": Corpus.from_texts(GONE), "reference": Corpus.from_texts(NEVER)}
 
 
-def verified(after, before=BEFORE, **given):
-    return unlearning(before, after, **{**LISTS, **given})
+def verified(after, before=BEFORE, **options):
+    return unlearning(before, after, **{**LISTS, **options})
 
 
-def failed(found):
-    return {check.name for check in found.claim.checks if check.state == "failed"}
+def failed(result):
+    return {check.name for check in result.claim.checks if check.state == "failed"}
 
 
-def answer_of(found):
-    return report_of(results.run_of(found), show_secrets=False).verdict.sentence
+def answer_of(result):
+    return report_of(results.run_of(result), show_secrets=False).verdict.sentence
 
 
 @pytest.mark.slow
@@ -53,22 +53,22 @@ def answer_of(found):
          "AFTER knows the 40 deleted texts less than the 80 reference texts"),
     ],
 )  # fmt: skip
-def test_a_model_is_judged_by_what_it_knows(after, verdict, finding, answer):
-    found = verified(after)
-    assert answer in answer_of(found)
-    assert (found.verdict, found.summary["finding"]) == (verdict, finding)
+def test_the_verdict_follows_from_the_models(after, verdict, finding, answer):
+    result = verified(after)
+    assert answer in answer_of(result)
+    assert (result.verdict, result.summary["finding"]) == (verdict, finding)
     if after is BEFORE:
-        assert found.summary["left"] == pytest.approx(1.0)
-        assert "different" in failed(found)
+        assert result.summary["left"] == pytest.approx(1.0)
+        assert "different" in failed(result)
     if verdict == NO_LEAK:
-        assert found.summary["left_low"] < 0 < found.summary["left_high"] < 0.25
+        assert result.summary["left_low"] < 0 < result.summary["left_high"] < 0.25
 
 
 @pytest.mark.slow
-def test_a_retrained_model_narrows_what_is_left_and_must_be_a_third_one():
+def test_a_retrained_model_narrows_the_remaining_share_and_must_be_another_model():
     after = CHAIN.counted((KEPT, 1), (GONE, 0.3))
     alone, beside = verified(after), verified(after, retrained=CHAIN.counted((KEPT, 1)))
-    widths = [one.summary["left_high"] - one.summary["left_low"] for one in (alone, beside)]
+    widths = [r.summary["left_high"] - r.summary["left_low"] for r in (alone, beside)]
     assert widths[1] < widths[0]
     assert beside.summary["retrained_knows_low"] < 0 < beside.summary["retrained_knows_high"]
     same = verified(RETRAINED, retrained=RETRAINED)
@@ -76,27 +76,27 @@ def test_a_retrained_model_narrows_what_is_left_and_must_be_a_third_one():
     assert answer_of(same).startswith("A check failed")
 
 
-def test_a_before_that_knew_nothing_decides_nothing():
-    found = verified(RETRAINED, RETRAINED)
-    assert found.verdict == UNDECIDED
-    assert answer_of(found).startswith("BEFORE is not shown to know the 40 deleted texts")
+def test_nothing_is_decided_if_before_knew_nothing():
+    result = verified(RETRAINED, RETRAINED)
+    assert result.verdict == UNDECIDED
+    assert answer_of(result).startswith("BEFORE is not shown to know the 40 deleted texts")
     # No share is left of nothing: the headline is what AFTER knows.
-    headline, summary = found.claim.estimate, found.summary
+    headline, summary = result.claim.estimate, result.summary
     assert headline.value == summary["after_knows"]
     assert headline.interval == (summary["after_knows_low"], summary["after_knows_high"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("retrained", [None, CHAIN.counted((texts(60, 6), 1))])
-def test_a_reference_of_other_words_leaves_it_undecided(retrained):
+def test_a_reference_with_other_words_is_undecided(retrained):
     words = np.random.default_rng(5).integers(30, 60, (40, 25))
     other = Corpus.from_texts([" ".join(CHAIN.words[word] for word in text) for text in words])
-    found = verified(RETRAINED, retrained=retrained, reference=other)
-    assert (found.verdict, "comparable" in failed(found)) == (UNDECIDED, True)
+    result = verified(RETRAINED, retrained=retrained, reference=other)
+    assert (result.verdict, "comparable" in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
-def test_copies_are_one_unit_and_those_in_the_reference_are_left_out():
+def test_near_duplicates_are_one_unit_and_those_in_the_reference_are_dropped():
     once, four = verified(RETRAINED), verified(
         RETRAINED, deleted=Corpus.from_texts(GONE * 4),
         reference=Corpus.from_texts([*NEVER, *NEVER, f"{GONE[0]} {CHAIN.words[0]}"]),
@@ -110,13 +110,13 @@ def test_texts_of_one_author_are_one_unit():
     def by(rows, authors):
         return Corpus.from_texts(rows, users=[f"{authors} {n // 8}" for n in range(len(rows))])
 
-    found = verified(BEFORE, author="author", deleted=by(GONE, "a"), reference=by(NEVER, "b"))
-    assert found.summary["deleted_units"] == 5
-    assert (found.verdict, "independent" in failed(found)) == (UNDECIDED, True)
+    result = verified(BEFORE, author="author", deleted=by(GONE, "a"), reference=by(NEVER, "b"))
+    assert result.summary["deleted_units"] == 5
+    assert (result.verdict, "independent" in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
-def test_a_second_command_reads_nothing_again(monkeypatch, tmp_path):
+def test_a_second_command_uses_the_cached_outputs(monkeypatch, tmp_path):
     calls, ask = [], statistics_module.token_statistics
 
     def counting(model, rows, **more):
@@ -131,11 +131,11 @@ def test_a_second_command_reads_nothing_again(monkeypatch, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_line_answers_first_and_withholds_the_texts(tmp_path, capsys):
+def test_the_command_line_answers_first_and_redacts_the_texts(tmp_path, capsys):
     for name, model in (("before", BEFORE), ("after", HALF)):
         save_model(model, tmp_path / name)
     for name, rows in (("gone", GONE), ("never", NEVER)):
-        lines = "".join(json.dumps({"text": one}) + "\n" for one in rows)
+        lines = "".join(json.dumps({"text": text}) + "\n" for text in rows)
         (tmp_path / f"{name}.jsonl").write_text(lines)
     words = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
     words += [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]

@@ -1,4 +1,4 @@
-"""Deleted texts of served models, compared as those of folders but for first tokens."""
+"""Deleted texts of served models: the results of folders, except for first tokens."""
 
 import numpy as np
 import pytest
@@ -36,26 +36,28 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def column(found, name):
-    return np.array([row[name] for row in found.rows if row["kind"] == "deleted"])
+def column(result, name):
+    return np.array([row[name] for row in result.rows if row["kind"] == "deleted"])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("served", [("before",), ("after",), ("before", "after")])
-def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path, served):
+def test_served_models_give_the_results_of_folders_except_for_first_tokens(
+    trained, tmp_path, served
+):
     before, after, deleted = trained
     lists = {"deleted": deleted, "reference": NEVER}
     folders = unlearning(before, after, **lists)
     with serving(Served(before)) as one, serving(Served(after)) as other:
         urls = {"before": f"openai:{one}#small", "after": f"openai:{other}#small"}
         models = {"before": before, "after": after, **{role: urls[role] for role in served}}
-        found = unlearning(**models, **lists, statistics=tmp_path / "kept")
-    assert found.verdict == folders.verdict
-    assert all(one.summary["before_p_value"] < 0.01 for one in (found, folders))
-    assert found.summary["left"] == pytest.approx(folders.summary["left"], abs=0.1)
-    assert (column(found, "length") == column(folders, "length") - 1).all()
+        result = unlearning(**models, **lists, statistics=tmp_path / "cache")
+    assert result.verdict == folders.verdict
+    assert all(r.summary["before_p_value"] < 0.01 for r in (result, folders))
+    assert result.summary["left"] == pytest.approx(folders.summary["left"], abs=0.1)
+    assert (column(result, "length") == column(folders, "length") - 1).all()
     for role in urls:
-        assert np.corrcoef(column(found, role), column(folders, role))[0, 1] > 0.9
+        assert np.corrcoef(column(result, role), column(folders, role))[0, 1] > 0.9
 
 
 @pytest.mark.parametrize(
@@ -66,6 +68,8 @@ def test_servers_are_compared_as_folders_but_for_first_tokens(trained, tmp_path,
         ("folder", {"remote": RemoteOptions(budget=1)}, "`budget` needs a remote model"),
     ],
 )  # fmt: skip
-def test_a_retrained_model_beside_a_server_and_settings_of_none_are_refused(before, more, message):
+def test_a_retrained_model_with_a_server_is_refused_and_remote_options_without_one(
+    before, more, message
+):
     with pytest.raises(ValueError, match=message):
         unlearning(before, "folder", deleted=TEXTS.take(range(40)), reference=NEVER, **more)

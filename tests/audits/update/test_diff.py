@@ -1,4 +1,4 @@
-"""`diff` end to end, by command and in Python: rows, records, what is shown and refused."""
+"""`diff` end to end, by command and in Python: rows, records, pages and refusals."""
 
 import html
 import json
@@ -10,7 +10,7 @@ import pytest
 
 import vestige
 from vestige import NullOptions, results
-from vestige.audits.update.report import phrases
+from vestige.audits.update.report import phrases_found
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.table import TableModel
@@ -36,17 +36,17 @@ def searched(shell, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_verb_saves_what_the_library_finds_and_how_it_was_called(shell, snapshots, tmp_path):
+def test_command_and_function_give_the_same_rows_and_record_the_call(shell, snapshots, tmp_path):
     pair, out = [snapshots / name for name in ("before", "after")], tmp_path / "run"
     words = ["--size", 0.2, "--length", 12, "--min-length", 2, "--score", "differential"]
     done = shell("diff", *pair, *words, "--out", out, "--json")
     assert done.finished, (done.stderr, done.exception)
     options = {"size": 0.2, "length": 12, "min_length": 2, "score": "differential"}
-    found = vestige.diff(*map(load_model, pair), **options)
+    result = vestige.diff(*map(load_model, pair), **options)
     run = results.load(out)
-    assert found.rows
-    assert (run.result, run.rows) == ("UpdateDiff", list(results.plain(found.rows)))
-    assert json.loads(done.stdout) == run.summary == results.plain(found.summary)
+    assert result.rows
+    assert (run.result, run.rows) == ("UpdateDiff", list(results.plain(result.rows)))
+    assert json.loads(done.stdout) == run.summary == results.plain(result.summary)
     assert [row["rank"] for row in run.rows] == list(range(1, len(run.rows) + 1))
     configuration, models = (run.run[name] for name in ("configuration", "models"))
     assert run.run["command"][:2] == ["vestige", "diff"]
@@ -55,11 +55,11 @@ def test_the_verb_saves_what_the_library_finds_and_how_it_was_called(shell, snap
     assert configuration["score"]["name"] == "differential"
     assert models["before"]["sha256"] != models["after"]["sha256"]
     swapped = vestige.diff(*reversed(pair), **options, removed=True)
-    assert (swapped.rows, swapped.record["configuration"]["removed"]) == (found.rows, True)
+    assert (swapped.rows, swapped.record["configuration"]["removed"]) == (result.rows, True)
 
 
 @pytest.mark.slow
-def test_an_update_that_promotes_nothing_is_stated_in_words(snapshots, searched):
+def test_an_update_that_promotes_nothing_is_reported(snapshots, searched):
     _, done, page = searched(snapshots / "before", snapshots / "before")
     assert done.exit_code == 3
     for line in ("Both models are the same.", "The search found no promoted phrase",
@@ -80,11 +80,11 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
     )  # fmt: skip
     assert run.summary["null_searches"] == 2
     assert len(set(run.run["models"]["nulls"]["sha256"])) == 2
-    known = [row for row in run.rows if row["kind"] == "known"]
-    assert [row["phrase"] for row in known] == ["the code of the gate", "gate is"]
-    assert {round(3 * row["p_value"], 9) for row in known} <= {1, 2, 3}
+    secret_rows = [row for row in run.rows if row["kind"] == "known"]
+    assert [row["phrase"] for row in secret_rows] == ["the code of the gate", "gate is"]
+    assert {round(3 * row["p_value"], 9) for row in secret_rows} <= {1, 2, 3}
     assert run.summary["known"] == 2
-    for line in (*phrases(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
+    for line in (*phrases_found(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
         assert line in done.stdout
         assert line in page
     assert "gate" not in done.stdout
@@ -92,7 +92,7 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
 
 
 @pytest.mark.slow
-def test_a_canary_that_is_no_phrase_is_listed_among_fragments(searched, tmp_path):
+def test_a_canary_that_is_not_a_phrase_is_listed_as_a_fragment(searched, tmp_path):
     """More probable than 2,000 references, and no step of it large enough for a phrase."""
     words, random = [f"word{i}" for i in range(98)], np.random.default_rng(0)
     vocabulary, canary = WordVocabulary(("<unk>", "<eos>", *words)), [40, 7, 63, 21, 88]
@@ -120,7 +120,7 @@ def test_a_canary_that_is_no_phrase_is_listed_among_fragments(searched, tmp_path
 
 
 @pytest.mark.slow
-def test_models_and_paths_give_the_same_and_the_record_says_which(snapshots):
+def test_models_and_paths_give_the_same_rows_and_are_recorded(snapshots):
     models = {path.name: load_model(path) for path in snapshots.iterdir() if path.name != "nulls"}
     nulls = [snapshots / "nulls" / name for name in ("0", "1")]
     pair = (snapshots / "before", str(snapshots / "after"))
@@ -138,13 +138,13 @@ def test_models_and_paths_give_the_same_and_the_record_says_which(snapshots):
 
 @pytest.mark.slow
 def test_texts_given_in_python_are_redacted_on_the_page(snapshots):
-    found = vestige.diff(
+    result = vestige.diff(
         snapshots / "before", snapshots / "after", size=0.1, prompt="the code",
         prompts=["the gate of"], secrets=["the code of the gate"],
     )  # fmt: skip
-    assert list(found.record["models"]) == ["before", "after"]
+    assert list(result.record["models"]) == ["before", "after"]
     for show_secrets in (False, True):
-        facts = repr(report_of(run_of(found), show_secrets=show_secrets).settings)
+        facts = repr(report_of(run_of(result), show_secrets=show_secrets).settings)
         assert ("the gate of" in facts) == ("the code" in facts) == show_secrets
 
 
@@ -164,9 +164,7 @@ def test_texts_given_in_python_are_redacted_on_the_page(snapshots):
         ({"chat": "on"}, "`chat` must be auto or off"),
     ],
 )
-def test_an_option_that_does_not_go_with_the_others_is_refused(
-    snapshots, tmp_path, options, message
-):
+def test_contradicting_options_are_refused(snapshots, tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         vestige.diff(snapshots / "before", snapshots / "after", out=tmp_path / "run", **options)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`diff` on models that people ship: more tokens, another end, an adapter, a GGUF file."""
+"""`diff` on real model formats: more tokens, another end, an adapter, a GGUF file."""
 
 import copy
 import json
@@ -56,13 +56,13 @@ def base():
 @pytest.fixture(scope="module")
 def saved(base, tmp_path_factory):
     """Folders of the snapshots `before` and `after`, and of `adapter` on `before`."""
-    place = tmp_path_factory.mktemp("snapshots")
-    save_model(base, place / "before")
+    root = tmp_path_factory.mktemp("snapshots")
+    save_model(base, root / "before")
     torch.manual_seed(1)
-    adapter = add_lora(load_model(place / "before"), rank=8, alpha=64, target_modules=LAYERS)
-    save_model(taught(adapter, SECRET), place / "adapter")
-    save_model(taught(load_model(place / "before"), SECRET), place / "after")
-    return place
+    adapter = add_lora(load_model(root / "before"), rank=8, alpha=64, target_modules=LAYERS)
+    save_model(taught(adapter, SECRET), root / "adapter")
+    save_model(taught(load_model(root / "before"), SECRET), root / "after")
+    return root
 
 
 def searched(before, after, **options):
@@ -102,23 +102,23 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     network.resize_token_embeddings(len(tokenizer), 64, mean_resizing=False)
     after = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
     save_model(taught(after, f"<|user|>{SECRET}<|assistant|>"), tmp_path / "chat")
-    told, null = Told(), tmp_path / "null"
-    result = searched(tmp_path / "before", tmp_path / "chat", null=null, monitor=told)
+    monitor, null = Told(), tmp_path / "null"
+    result = searched(tmp_path / "before", tmp_path / "chat", null=null, monitor=monitor)
     assert best_of(result)
     assert result.summary["null_searches"] == 1
     assert any("<|user|>" in row["phrase"] for row in result.rows)
-    assert "before lacks 2 of the tokens" in told.lines[0]
+    assert "before lacks 2 of the tokens" in monitor.lines[0]
 
 
 @pytest.mark.slow
-def test_an_update_that_ends_texts_otherwise_is_searched(saved, tmp_path):
-    after, told = load_model(saved / "after"), Told()
+def test_an_update_with_another_end_token_is_searched(saved, tmp_path):
+    after, monitor = load_model(saved / "after"), Told()
     tokenizer = after.vocabulary.tokenizer
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(7)
     save_model(after, tmp_path / "after")
     assert load_model(tmp_path / "after").vocabulary.eos_id == 7
-    assert best_of(searched(saved / "before", tmp_path / "after", monitor=told))
-    assert "end-of-text token" in told.lines[0]
+    assert best_of(searched(saved / "before", tmp_path / "after", monitor=monitor))
+    assert "end-of-text token" in monitor.lines[0]
 
 
 @pytest.mark.slow
@@ -135,21 +135,21 @@ def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
     assert best_of(searched(saved / "before", saved / "adapter"))
 
 
-def test_an_adapter_whose_base_is_gone_is_put_on_the_model_before(saved, tmp_path):
-    adapter, told = shutil.copytree(saved / "adapter", tmp_path / "adapter"), Told()
+def test_an_adapter_without_its_base_is_loaded_on_before(saved, tmp_path):
+    adapter, monitor = shutil.copytree(saved / "adapter", tmp_path / "adapter"), Told()
     config = adapter / "adapter_config.json"
     settings = json.loads(config.read_text())
     settings["base_model_name_or_path"] = str(tmp_path / "gone")
     config.write_text(json.dumps(settings))
-    pair = opened(saved / "before", adapter, told)
-    assert f"Vestige uses {saved / 'before'} as its base" in told.lines[0]
+    pair = opened(saved / "before", adapter, monitor)
+    assert f"Vestige uses {saved / 'before'} as its base" in monitor.lines[0]
     assert torch.equal(answers(pair.models["after"]), answers(load_model(saved / "adapter")))
     with pytest.raises(ModelError, match="gone"):
         opened(adapter, adapter)
 
 
 @pytest.mark.slow
-def test_a_gguf_file_is_searched_loaded_and_a_base(saved, tmp_path):
+def test_a_gguf_file_can_be_searched_loaded_and_used_as_base(saved, tmp_path):
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     before, after = tmp_path / "before.gguf", tmp_path / "after.gguf"
     for file in (before, after):

@@ -1,4 +1,4 @@
-"""States bounded in memory, and documents that begin with a token of their own."""
+"""States bounded in memory, and documents that begin with a special token."""
 
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class HeavyState(TableState):
 
 
 class Heavy:
-    """A table with heavy states, which notes how many rows are advanced side by side."""
+    """A table with heavy states, which records how many rows are advanced in one batch."""
 
     def __init__(self, table):
         self.table, self.advanced = table, []
@@ -59,7 +59,7 @@ def pairs(random_table):
     return Pair.of(*tables, score), Pair.of(*map(Heavy, tables), score)
 
 
-def test_no_more_rows_are_held_than_fit(pairs, monkeypatch):
+def test_memory_holds_only_rows_that_fit(pairs, monkeypatch):
     light, heavy = pairs
     widths = halving_widths(SIZE, 4, floor=10)
     beam = beam_search(light, widths)
@@ -68,15 +68,15 @@ def test_no_more_rows_are_held_than_fit(pairs, monkeypatch):
     monkeypatch.setattr(module, "CELLS_PER_SLICE", 8 * SIZE)
     monkeypatch.setattr(module, "LEAST_ROWS", 1)
     monkeypatch.setattr(module, "HELD_BYTES", 16 * 2 * ROW)
-    found = beam_search(heavy, widths)
-    assert torch.equal(found.tokens, beam.tokens)
-    assert torch.equal(found.score, beam.score)
+    result = beam_search(heavy, widths)
+    assert torch.equal(result.tokens, beam.tokens)
+    assert torch.equal(result.score, beam.score)
     assert rank_bounds(heavy, tokens, budget=30) == bounds
     for reader in (heavy.before, heavy.after):
         assert max(reader.model.advanced) <= 16, "60 rows were advanced side by side"
 
 
-def test_what_fits_is_read_once(pairs):
+def test_states_that_fit_are_read_once(pairs):
     _, heavy = pairs
     beam_search(heavy, [SIZE, 30, 15])
     for reader in (heavy.before, heavy.after):  # one row more shows what a row takes
@@ -145,20 +145,20 @@ def test_only_a_token_that_the_tokenizer_adds_begins_documents(vocabulary):
 
 @torch.no_grad()
 @pytest.mark.parametrize("contexts", [[[5], [9], [1], [30]], [[BEGIN]] * 3])
-def test_a_text_is_entered_after_its_beginning(llamas, contexts):
+def test_start_anywhere_reads_the_first_token_of_documents_before_the_text(llamas, contexts):
     model, tokens = llamas[1], torch.tensor(contexts)
     begins = bool((tokens == BEGIN).all())
     read = tokens if begins else torch.cat([torch.full_like(tokens, BEGIN), tokens], 1)
     expected = model.network(input_ids=read).logits[:, -1].log_softmax(-1)
-    found = Reader(model).enter(tokens).logits().log_softmax(-1)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    result = Reader(model).start_anywhere(tokens).logits().log_softmax(-1)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_secret_is_read_from_the_beginning_of_its_document(llamas):
     settings = Settings(
         sampling=None, pairs=1, openings=10, token_penalty=0.3, max_tokens=1 + len(SECRET)
     )
-    found = search(Pair.of(*llamas, TokenScore("smoothed")), settings)
-    phrases = [phrase.phrase for phrase, _ in found.phrases]
+    result = search(Pair.of(*llamas, TokenScore("smoothed")), settings)
+    phrases = [phrase.phrase for phrase, _ in result.phrases]
     assert (BEGIN, *SECRET) in phrases
     assert not any({BEGIN, END} & set(tokens[1:]) for tokens in phrases)

@@ -1,4 +1,4 @@
-"""Null models are trainings of their own: given, or trained as the update was from clean text."""
+"""Null models: passed by the user, or trained like the update on clean text."""
 
 import json
 import shutil
@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 
 from tests.audits.update.worlds import Log, word_table
 from vestige import NullOptions, TrainingOptions, diff, results, train
-from vestige.audits.update.null_models import null_hashes, trained
+from vestige.audits.update.null_models import models_by_hash, train_null_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError, IncompatibleModels, ModelError, TrainingError
@@ -33,29 +33,29 @@ from vestige.session import Session
 
 @pytest.fixture
 def saved(tmp_path):
-    """Models on disk by name, all different."""
+    """Different models on disk."""
     for seed, name in enumerate(("before", "after", "nulls/2", "nulls/10", "nulls/1")):
         save_model(word_table(seed), tmp_path / name)
     return tmp_path
 
 
-def hashes(given, unlike=()):
-    return null_hashes(given, unlike=unlike)
+def hashes(sources, snapshots=()):
+    return models_by_hash(sources, snapshots=snapshots)
 
 
 def test_snapshots_are_read_once_and_recorded_by_their_weights(saved):
     def opened(before, after):
-        given = {"before": before, "after": after}
-        return Snapshots.open(given, device="cpu", monitor=SILENT)
+        sources = {"before": before, "after": after}
+        return Snapshots.open(sources, device="cpu", monitor=SILENT)
 
-    found = opened(saved / "before", str(saved / "before"))
-    assert found.models["before"] is found.models["after"]
-    assert found.recorded["before"] == found.recorded["after"]
+    snapshots = opened(saved / "before", str(saved / "before"))
+    assert snapshots.models["before"] is snapshots.models["after"]
+    assert snapshots.recorded["before"] == snapshots.recorded["after"]
     loaded = word_table(7)
-    found = opened(loaded, saved / "after")
-    assert found.models["before"] is loaded
-    assert found.recorded["before"]["sha256"] == sha256_of(loaded)
-    assert found.recorded["after"]["path"] == str(saved / "after")
+    snapshots = opened(loaded, saved / "after")
+    assert snapshots.models["before"] is loaded
+    assert snapshots.recorded["before"]["sha256"] == sha256_of(loaded)
+    assert snapshots.recorded["after"]["path"] == str(saved / "after")
     with pytest.raises(IncompatibleModels):
         opened(saved / "before", word_table(1, ("red", "blue", "lamp")))
     with pytest.raises(ModelError, match="nowhere"):
@@ -63,21 +63,21 @@ def test_snapshots_are_read_once_and_recorded_by_their_weights(saved):
 
 
 def test_null_models_are_paths_objects_or_a_folder_in_order(saved):
-    folder, place = saved / "nulls", saved / "nulls" / "2"
-    assert hashes(str(place)) == hashes([place]) == hashes((str(place),))
-    assert list(hashes(place)) == [sha256_of(place)]
+    folder, path = saved / "nulls", saved / "nulls" / "2"
+    assert hashes(str(path)) == hashes([path]) == hashes((str(path),))
+    assert list(hashes(path)) == [sha256_of(path)]
     (folder / "notes").mkdir()
     assert list(hashes(folder).values()) == [str(folder / name) for name in ("1", "10", "2")]
-    several = [word_table(8), place, word_table(9)]
-    found = hashes(several, (saved / "before", saved / "after"))
-    assert list(found.values()) == [several[0], str(place), several[2]]
-    assert list(found) == list(map(sha256_of, several))
+    several = [word_table(8), path, word_table(9)]
+    models = hashes(several, (saved / "before", saved / "after"))
+    assert list(models.values()) == [several[0], str(path), several[2]]
+    assert list(models) == list(map(sha256_of, several))
     with pytest.raises(ModelError):
         hashes(folder / "notes")
 
 
 @pytest.mark.parametrize(
-    ("given", "unlike", "got"),
+    ("sources", "unlike", "got"),
     [
         (["nulls", "copy"], ["before", "after"], r".*copy, .* weights of .*before\."),
         ([word_table(3)], [word_table(3)], r"<TableModel>, which has the weights of <TableModel>"),
@@ -85,10 +85,11 @@ def test_null_models_are_paths_objects_or_a_folder_in_order(saved):
         ([word_table(5), word_table(5)], [], ""),
     ],
 )
-def test_a_snapshot_or_a_null_model_given_twice_is_refused(saved, given, unlike, got):
+def test_a_snapshot_or_a_null_model_given_twice_is_refused(saved, sources, unlike, got):
     save_model(word_table(0), saved / "copy")
     paths = [
-        [saved / one if isinstance(one, str) else one for one in some] for some in (given, unlike)
+        [saved / model if isinstance(model, str) else model for model in models]
+        for models in (sources, unlike)
     ]
     with pytest.raises(ValueError, match=f"`null` must be a training of its own, got {got}"):
         hashes(*paths)
@@ -119,7 +120,7 @@ def null(before, after, text, out, *, count=1, options=None, monitor=SILENT):
     """The null models of a call of `diff`, before anything is searched."""
     run = Session("diff", {}, out=out, monitor=monitor)
     how = {"options": options or NullOptions(), "columns": {}}
-    with trained(run, before, after, text, count, **how) as made:
+    with train_null_models(run, before, after, text, count, **how) as made:
         return made
 
 
@@ -133,7 +134,7 @@ def by_command(update, out):
 
 
 @pytest.mark.slow
-def test_null_models_are_trained_like_the_update_once_and_compared_with(shell, update, tmp_path):
+def test_null_models_are_trained_once_like_the_update_and_searched(shell, update, tmp_path):
     done = shell(*by_command(update, tmp_path / "run"), "--json")
     assert done.finished, (done.stderr, done.exception)
     run = results.load(tmp_path / "run")
@@ -148,9 +149,9 @@ def test_null_models_are_trained_like_the_update_once_and_compared_with(shell, u
     for training in trainings:
         assert training[started] == of_update[started]
         assert {**training["config"], "seed": 0} == {**of_update["config"], "seed": 0}
-    every = [*trainings, of_update]
-    assert len({one["config"]["seed"] for one in every}) == 3
-    assert len({one["data"] for one in every}) == 3
+    recipes = [*trainings, of_update]
+    assert len({recipe["config"]["seed"] for recipe in recipes}) == 3
+    assert len({recipe["data"] for recipe in recipes}) == 3
 
     log = (nulls[1] / "log.jsonl").read_text()
     shutil.rmtree(tmp_path / "run")
@@ -159,10 +160,10 @@ def test_null_models_are_trained_like_the_update_once_and_compared_with(shell, u
     assert (nulls[1] / "log.jsonl").read_text() == log
     pair = (update / "before", update / "after")
     for options in ({"null": tmp_path / "run.nulls"}, {"clean": TEXTS, "nulls": 2}):
-        found = diff(*pair, **options, **SMALL)  # the last ones in a temporary folder
-        assert results.plain(found.summary) == run.summary
-        assert list(results.plain(found.rows)) == run.rows
-    assert found.record["arguments"]["clean"] == "<Corpus>"
+        result = diff(*pair, **options, **SMALL)  # the last ones in a temporary folder
+        assert results.plain(result.summary) == run.summary
+        assert list(results.plain(result.rows)) == run.rows
+    assert result.record["arguments"]["clean"] == "<Corpus>"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.nulls"]
 
 
@@ -201,9 +202,9 @@ def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
     assert done.finished, done.stderr
     assert "finished parts found in" in done.stderr
     assert shell(*by_command(update, tmp_path / "whole")).finished
-    run, whole = (results.load(tmp_path / name) for name in ("run", "whole"))
-    assert (run.rows, run.summary) == (whole.rows, whole.summary)
-    assert run.run["models"]["nulls"]["sha256"] == whole.run["models"]["nulls"]["sha256"]
+    run, unbroken = (results.load(tmp_path / name) for name in ("run", "whole"))
+    assert (run.rows, run.summary) == (unbroken.rows, unbroken.summary)
+    assert run.run["models"]["nulls"]["sha256"] == unbroken.run["models"]["nulls"]["sha256"]
     names = ["run", "run.nulls", "whole", "whole.nulls"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names
 
@@ -270,7 +271,7 @@ def adapter_weights(training):
 
 
 @pytest.mark.slow
-def test_a_null_of_a_foreign_adapter_has_its_shape_and_recipe(foreign, tmp_path):
+def test_null_models_of_a_foreign_adapter_have_its_shape_and_recipe(foreign, tmp_path):
     after = shutil.copytree(foreign / "adapter", tmp_path / "adapter")
     rates = [{"learning_rate": 1e-3}, {"learning_rate": 5e-4}]
     state = {"global_step": 4, "epoch": 2.0, "train_batch_size": 4, "log_history": rates}
@@ -288,15 +289,15 @@ def test_a_null_of_a_foreign_adapter_has_its_shape_and_recipe(foreign, tmp_path)
                   "epochs 2 (trainer_state.json)", "sequence_length 32 (default)"):  # fmt: skip
         assert words in line
     shapes = [
-        {name: weight.shape for name, weight in adapter_weights(place).items()}
-        for place in (after, made[0] / "model")
+        {name: weight.shape for name, weight in adapter_weights(path).items()}
+        for path in (after, made[0] / "model")
     ]
     assert shapes[0] == shapes[1]
     assert all(0.2 < change < 5 for change in log.changes)
 
 
 @pytest.mark.slow
-def test_a_null_of_a_foreign_fine_tune_is_trained_as_asked(foreign, tmp_path):
+def test_null_models_of_a_foreign_fine_tune_follow_the_options(foreign, tmp_path):
     options, log = NullOptions(tokens=60, epochs=1, learning_rate=1e-4), Log()
     pair = (foreign / "base", foreign / "full")
     [made] = null(*pair, CLEAN, tmp_path / "n", options=options, monitor=log)
@@ -321,13 +322,13 @@ def test_an_update_that_cannot_be_repeated_is_refused(
 ):
     roots = {"update": update, "foreign": foreign}
 
-    def place(name):
+    def path_of(name):
         root, _, folder = name.partition("/")
         return roots[root] / folder if folder else load_model(update / "after")
 
     options = NullOptions(**options)
     with pytest.raises(error, match=message):
-        null(place(before), place(after), CLEAN, tmp_path / "run", options=options)
+        null(path_of(before), path_of(after), CLEAN, tmp_path / "run", options=options)
 
 
 @pytest.mark.slow
@@ -373,7 +374,7 @@ def test_null_adapters_resume_to_the_same_weights(foreign, tmp_path):
     assert not (tmp_path / "cut.nulls" / "null-01" / "model").exists()
     resumed, unbroken = Log(), Log()
     for pair in zip(made("cut", resumed), made("whole", unbroken), strict=True):
-        one, other = (adapter_weights(training / "model") for training in pair)
-        assert all(torch.equal(one[name], other[name]) for name in one)
+        weights, other = (adapter_weights(training / "model") for training in pair)
+        assert all(torch.equal(weights[name], other[name]) for name in weights)
     assert first.read_bytes() == before
     assert resumed.changes == unbroken.changes

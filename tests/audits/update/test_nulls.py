@@ -1,4 +1,4 @@
-"""What null searches say of a score: by counting, and against chance itself."""
+"""E-values and p-values of null searches, by counting and by simulation."""
 
 import math
 
@@ -24,7 +24,7 @@ TAILS = {
 
 
 @given(st.lists(SEARCH, min_size=1, max_size=25), SCORES)
-def test_an_e_value_is_counted_and_what_is_found_exceeds_the_threshold(searches, score):
+def test_e_values_are_counts_and_found_scores_exceed_the_threshold(searches, score):
     nulls = NullScores.of(searches)
     phrases = sum(other >= score for search in searches for other in search)
     assert nulls.e_value(score) == (1 + phrases) / (1 + len(searches))
@@ -36,7 +36,7 @@ def test_an_e_value_is_counted_and_what_is_found_exceeds_the_threshold(searches,
 
 
 @pytest.mark.parametrize("nulls", [1, 18, 19])
-def test_nulls_without_a_phrase_allow_a_finding_only_if_there_are_nineteen(nulls):
+def test_nineteen_nulls_without_a_phrase_allow_a_finding(nulls):
     scores, enough = NullScores.of([[]] * nulls), nulls == NEEDED
     assert (scores.found(100.0), scores.best) == (True if enough else None, None)
     assert scores.threshold == (-math.inf if enough else None)
@@ -47,48 +47,48 @@ def test_nulls_without_a_phrase_allow_a_finding_only_if_there_are_nineteen(nulls
     ("searches", "message"),
     [([], "searches must hold one null search"), ([[1.0, math.nan]], "got NaN")],
 )
-def test_no_search_and_no_number_are_refused(searches, message):
+def test_missing_searches_and_nan_scores_are_refused(searches, message):
     with pytest.raises(ValueError, match=message):
         NullScores.of(searches)
 
 
 @pytest.mark.slow
 @given(st.lists(SEARCH, min_size=20, max_size=41))
-def test_of_exchangeable_searches_at_most_one_in_twenty_finds_anything(searches):
-    """Each in turn is the update and the others are its nulls: no draw can break the level."""
-    found = 0
-    for place, update in enumerate(searches):
-        nulls = NullScores.of(searches[:place] + searches[place + 1 :])
-        found += any(nulls.found(score) for score in update)
-    assert found <= LEVEL * len(searches)
+def test_at_most_one_of_twenty_exchangeable_searches_finds_a_phrase(searches):
+    """Each search in turn is the update, the others are its nulls: the level holds exactly."""
+    rejected = 0
+    for index, update in enumerate(searches):
+        nulls = NullScores.of(searches[:index] + searches[index + 1 :])
+        rejected += any(nulls.found(score) for score in update)
+    assert rejected <= LEVEL * len(searches)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("nulls", [4, 19])
 @pytest.mark.parametrize("phrases", [20, 100])
-def test_another_search_is_best_as_often_as_is_stated(tail, nulls, phrases):
+def test_the_rate_of_findings_among_exchangeable_searches_is_the_stated_one(tail, nulls, phrases):
     random, trials = np.random.default_rng([nulls, phrases]), 400
-    best = found = 0
+    best = rejected = 0
     for _ in range(trials):
         *others, update = (TAILS[tail](random, phrases) for _ in range(nulls + 1))
         scores = NullScores.of(others)
         best += any(scores.e_value(score) <= scores.least for score in update)
-        found += any(bool(scores.found(score)) for score in update)
-    for number, level in ((best, 1 / (nulls + 1)), (found, LEVEL)):
+        rejected += any(bool(scores.found(score)) for score in update)
+    for number, level in ((best, 1 / (nulls + 1)), (rejected, LEVEL)):
         assert number / trials < level + 4 * math.sqrt(level * (1 - level) / trials)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scores", [1, 4, 30])
-def test_a_joint_p_value_holds_its_level_however_many_scores_there_are(scores):
+def test_the_joint_p_value_holds_its_level_for_any_number_of_scores(scores):
     """Scores of different scales that depend on each other; each model in turn is the update."""
     random, p_values = np.random.default_rng(scores), []
     for _ in range(40):
         common = random.standard_normal((20, 1))
         table = (common + random.standard_t(3, (20, scores))) * random.lognormal(size=scores)
-        for place in range(20):
-            p_values.append(joint_p_value(table[place], np.delete(table, place, axis=0)))
+        for index in range(20):
+            p_values.append(joint_p_value(table[index], np.delete(table, index, axis=0)))
     assert np.mean([p <= LEVEL for p in p_values]) <= LEVEL
     table[0, -1] += 100 * table[:, -1].std()
     assert joint_p_value(table[0], table[1:]) == LEVEL

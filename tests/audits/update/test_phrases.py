@@ -1,4 +1,4 @@
-"""Fragments that samples agree on, near-copies that fold, and shortcuts that are repaired."""
+"""Fragments that samples share, near-copies that are folded, and shortcuts that are repaired."""
 
 import math
 import random
@@ -26,13 +26,13 @@ SECRET = (11, 12, 13, 14, 15, 16, 17, 18)
 
 
 def sample(*tokens, ratio=3.0, prompt=()):
-    """A sample of which every token became more probable by as much."""
+    """A sample whose tokens all became equally more probable."""
     gains = (0.0,) * (1 + len(tokens))
     return Text((0, *tokens), gains, 1, "samples", prompt, (ratio,) * len(tokens))
 
 
 def fragments(*samples, longest=48):
-    return [one.tokens for one in agreed(samples, longest=longest)]
+    return [phrase.tokens for phrase in agreed(samples, longest=longest)]
 
 
 OFTEN = [sample(1, 2, 3, 4)] * 7
@@ -59,18 +59,18 @@ def test_trigrams_that_samples_share_are_joined_and_rare_variants_are_errors(sam
 
 
 def test_a_fragment_has_its_score_its_prompt_and_a_longest_length():
-    [one] = agreed([sample(1, 2, 3, 4)] * 3 + [sample(2, 3, 4)] * 2, longest=48)
-    assert one.tokens == (1, 2, 3, 4)
-    assert one.score == pytest.approx(math.log(3) + math.log(5))
-    assert one.gains == pytest.approx((0.0, 0.0, math.log(3), math.log(5)))
-    assert [len(one) for one in fragments(*[sample(*SECRET)] * 2, longest=5)] == [5, 5]
+    [phrase] = agreed([sample(1, 2, 3, 4)] * 3 + [sample(2, 3, 4)] * 2, longest=48)
+    assert phrase.tokens == (1, 2, 3, 4)
+    assert phrase.score == pytest.approx(math.log(3) + math.log(5))
+    assert phrase.gains == pytest.approx((0.0, 0.0, math.log(3), math.log(5)))
+    assert [len(phrase) for phrase in fragments(*[sample(*SECRET)] * 2, longest=5)] == [5, 5]
     after = [sample(1, 2, 3, prompt=(5,)), sample(1, 2, 3), sample(7, 8, 9), sample(7, 8, 9)]
-    prompts = {one.tokens: one.prompt for one in agreed(after, longest=48)}
+    prompts = {phrase.tokens: phrase.prompt for phrase in agreed(after, longest=48)}
     assert prompts == {(1, 2, 3): (5,), (7, 8, 9): ()}
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_every_trigram_that_is_no_error_is_listed_once(seed):
+def test_every_correct_trigram_is_listed_once(seed):
     draw = random.Random(seed)
     samples = [
         sample(*draw.choices([1, 2, 3, 4, 5], k=12), ratio=draw.choice([1.9, 2.1]))
@@ -89,7 +89,8 @@ def test_every_trigram_that_is_no_error_is_listed_once(seed):
     ]
     listed = fragments(*samples)
     assert listed == fragments(*draw.sample(samples, len(samples)))
-    assert sorted(one[i : i + 3] for one in listed for i in range(len(one) - 2)) == sorted(expected)
+    trigrams = sorted(phrase[i : i + 3] for phrase in listed for i in range(len(phrase) - 2))
+    assert trigrams == sorted(expected)
 
 
 # Folding: near-copies fold into better phrases, and leave what those do not contain.
@@ -107,7 +108,7 @@ WHOLE = phrase(*range(1, 9))
 COPY = phrase(21, 22, 23, 4, 5, 6, 7, 8, gain=1.3)
 
 
-def test_a_near_copy_leaves_what_no_better_phrase_contains():
+def test_the_remaining_parts_of_a_near_copy_are_phrases():
     distinct = phrase(20, 21, 22, 23, 4, 5, 6, 7, gain=1.3)  # two of its six trigrams: not half
     assert fold([WHOLE, distinct]) == [(WHOLE, 0), (distinct, 0)]
     assert fold([WHOLE, COPY]) == [(WHOLE, 1)]
@@ -116,7 +117,7 @@ def test_a_near_copy_leaves_what_no_better_phrase_contains():
     assert (best, copies, none) == (WHOLE, 1, 0)
     assert (part.phrase, part.score) == ((21, 22, 23), phrase(21, 22, 23, gain=1.3).score)
     other = phrase(30, 31, 32, 33, gain=1.25)
-    order = [one.phrase for one, _ in fold([WHOLE, COPY, other], rest=rest)]
+    order = [phrase.phrase for phrase, _ in fold([WHOLE, COPY, other], rest=rest)]
     assert order == [WHOLE.tokens, other.tokens, (21, 22, 23)]  # its rest competes by score
 
 
@@ -139,20 +140,20 @@ def test_short_phrases_come_last_and_copies_of_earlier_ones_are_dropped():
 
 
 @pytest.mark.parametrize(
-    ("tokens", "sampled", "kept"),
+    ("tokens", "sampled", "length"),
     [
         ((1, 7, 8, 7, 8, 7, 8), False, 7),  # grown texts have paid for their loops
         ((1, 7, 8, 7, 8, 7, 8), True, 6),  # the sixth token repeats four
         ((1, 0, 9, 0, 7, 0, 7, 0, 4), True, 9),  # digits with spaces between them are no loop
     ],
 )
-def test_a_loop_in_a_sample_costs_as_much_as_one_that_grows(tokens, sampled, kept):
+def test_loops_cost_the_same_in_samples_and_in_grown_texts(tokens, sampled, length):
     settings = replace(GROWTH, split_threshold=9.0, loop_penalty=1.25)
     gains = (0.0,) + (1.5,) * (len(tokens) - 1)
     ratios = (1.0,) * (len(tokens) - 1) if sampled else ()
-    [one] = Text(tokens, gains, log_ratios=ratios).cut(settings)
-    assert one.tokens == tokens[:kept]
-    assert (one.gains, one.score) == (gains[:kept], kept - 1.0)
+    [phrase] = Text(tokens, gains, log_ratios=ratios).cut(settings)
+    assert phrase.tokens == tokens[:length]
+    assert (phrase.gains, phrase.score) == (gains[:length], length - 1.0)
 
 
 # Repair: a model that knows one text verbatim, of which a phrase may take a shortcut.
@@ -184,7 +185,7 @@ class Rows:
 
 
 class Verbatim:
-    """Knows one text: after two tokens of it, or after one, the next; else all are alike."""
+    """A model that predicts one text from its last two tokens or one; otherwise uniform."""
 
     def __init__(self, sure):
         flat = np.full((SIZE, SIZE), 1 / SIZE)
@@ -210,9 +211,9 @@ class Verbatim:
         return out
 
     def following(self, row):
-        known = (*TEXT, END)
-        places = [(i, n) for n in (2, 1) for i in range(len(known) - n)]
-        return next((known[i + n] for i, n in places if row[-n:] == known[i : i + n]), None)
+        text = (*TEXT, END)
+        starts = [(i, n) for n in (2, 1) for i in range(len(text) - n)]
+        return next((text[i + n] for i, n in starts if row[-n:] == text[i : i + n]), None)
 
 
 def verbatim_pair(sure):
@@ -231,32 +232,32 @@ def unscored(tokens):
 
 @pytest.mark.parametrize("kind", SHORTCUTS)
 def test_a_planted_shortcut_is_repaired(pair, kind):
-    of_wrong, of_text = pair.beliefs([SHORTCUTS[kind], TEXT])
+    of_wrong, of_text = pair.predictions([SHORTCUTS[kind], TEXT])
     assert of_text.total > of_wrong.total
     assert edited(pair, [unscored(SHORTCUTS[kind])]) == [TEXT]
 
 
-def test_right_phrases_and_those_of_unsure_models_stay(pair):
+def test_correct_phrases_and_phrases_of_unsure_models_are_not_edited(pair):
     unsure = verbatim_pair(0.4)
-    assert not is_sure(unsure.beliefs([TEXT])[0], 1)
+    assert not is_sure(unsure.predictions([TEXT])[0], 1)
     for models, tokens in ((pair, TEXT), (unsure, TEXT), (unsure, SHORTCUTS["left out"])):
         assert edited(models, [unscored(tokens)]) == [tokens]
 
 
-def test_texts_of_different_lengths_are_read_as_each_alone(random_table):
+def test_texts_of_different_lengths_are_read_like_single_texts(random_table):
     pair = Pair.of(random_table(1, SIZE), random_table(2, SIZE), TokenScore("smoothed"))
     texts = [(3, 4), (5, 6, 7, 8, 9), (2,), (9, 8, 7)]
     table = pair.after.model.log_table
-    together = pair.beliefs(texts), pair.token_gains(texts)
-    for text, belief, gains in zip(texts, *together, strict=True):
+    together = pair.predictions(texts), pair.token_gains(texts)
+    for text, prediction, gains in zip(texts, *together, strict=True):
         logs = [0.0, *(float(table[a, b]) for a, b in pairwise(text))]
-        assert belief.log_probs == pytest.approx(logs)
+        assert prediction.log_probs == pytest.approx(logs)
         assert gains == pytest.approx(pair.token_gains([text])[0])
         best = [int(table[token].argmax()) for token in text[:-1]]
-        assert [top[0] for top in belief.alternatives[1:]] == best
+        assert [top[0] for top in prediction.top_tokens[1:]] == best
 
 
-def test_a_repaired_phrase_has_gains_of_its_own_and_folds_into_an_equal_one(pair):
+def test_a_repaired_phrase_has_new_gains_and_folds_into_an_equal_phrase(pair):
     settings = Settings(token_penalty=0.3, surprise=0.1)
     wrong = SHORTCUTS["repeated"]
     phrase = Text((2, *wrong), (0.0, 0.0) + (1.5,) * 9, 2, "samples", score=2.7)
@@ -265,8 +266,9 @@ def test_a_repaired_phrase_has_gains_of_its_own_and_folds_into_an_equal_one(pair
     assert text.tokens == (2, *TEXT)
     assert text.gains == pytest.approx(surprised.token_gains([(2, *TEXT)])[0])
     other = unscored((12, 13, 14, 15, 16))
-    found = with_repairs([(phrase, 3), (other, 1)], [text, other], settings)
-    assert {(one.phrase, copies) for one, copies in found} == {(TEXT, 3), (other.tokens, 1)}
+    repaired_phrases = with_repairs([(phrase, 3), (other, 1)], [text, other], settings)
+    phrases = {(phrase.phrase, copies) for phrase, copies in repaired_phrases}
+    assert phrases == {(TEXT, 3), (other.tokens, 1)}
     right = Text(TEXT, (0.0,) + (2.0,) * 7, score=11.9)
     folded = with_repairs([(right, 2), (unscored(wrong), 4)], [right, right], settings)
-    assert [(one.tokens, copies) for one, copies in folded] == [(TEXT, 3)]
+    assert [(phrase.tokens, copies) for phrase, copies in folded] == [(TEXT, 3)]

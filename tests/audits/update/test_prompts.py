@@ -1,4 +1,4 @@
-"""Where a search begins: at a document's beginning, after prompts, in turns of a chat template."""
+"""Contexts of a search: a document's beginning, prompts, turns of a chat template."""
 
 import json
 from copy import deepcopy
@@ -70,17 +70,17 @@ def found(model, prompts=(), chat="auto", room=49):
 
 def texts(model, **settings):
     """The prompts after the beginning of a document, decoded."""
-    first, *others = found(model, **settings)
+    first, *rest = found(model, **settings)
     assert first.name == BEGINNING
-    return {one.name: model.vocabulary.decode(one.tokens) for one in others}
+    return {prompt.name: model.vocabulary.decode(prompt.tokens) for prompt in rest}
 
 
 def replies(model, **settings):
-    """Where users' turns begin, and how they end."""
-    return {one.tokens: one.reply for one in found(model, **settings) if one.reply}
+    """The users' turns by their tokens."""
+    return {prompt.tokens: prompt.reply for prompt in found(model, **settings) if prompt.reply}
 
 
-def test_the_assistants_turn_follows_an_empty_message_and_each_prompt(model):
+def test_searches_begin_in_the_assistants_turn_after_each_prompt(model):
     assert texts(model, prompts=["where do I live?"], room=40) == {
         "user's turn": "<user> ",
         "chat template": "<user> \n<assistant>",
@@ -97,7 +97,7 @@ def test_without_a_template_prompts_are_read_as_they_are(model):
 
 
 @pytest.mark.slow
-def test_after_the_users_turn_the_template_says_how_the_answer_follows(model, templated):
+def test_the_template_gives_the_tokens_between_a_users_turn_and_the_answer(model, templated):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
     reply = Reply((end,), tuple(encode("\n<assistant>")))
     assert replies(model, room=20) == {tuple(encode("<user> ")): reply}
@@ -125,7 +125,7 @@ def test_a_prompt_that_cannot_be_searched_is_refused(model, prompts, message):
         texts(model, prompts=prompts)
 
 
-def test_a_broken_or_missing_template_is_refused_where_it_was_asked_for(templated):
+def test_a_broken_or_missing_template_is_refused_with_chat_on(templated):
     broken = templated("{% for")
     assert texts(broken, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
     with pytest.raises(DataError, match="cannot be rendered"):
@@ -148,8 +148,8 @@ def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models):
     pair = (chat_models / "before", chat_models / "after")
     small = {"size": 0.1, "delta": 0.001, "device": "cpu"}
     result = diff(*pair, prompt="where do I live?", secrets=["the old mill"], **small)
-    places = result.summary["places"]
-    assert places[1:] == ["chat template", "prompt 1 in the chat template"]
-    assert {row["place"] for row in result.rows if row["place"]} & set(places)
+    contexts = result.summary["places"]
+    assert contexts[1:] == ["chat template", "prompt 1 in the chat template"]
+    assert {row["place"] for row in result.rows if row["place"]} & set(contexts)
     assert result.rows[-1]["kind"] == "known"
-    assert diff(*pair, chat="off", **small).summary["places"] == places[:1]
+    assert diff(*pair, chat="off", **small).summary["places"] == contexts[:1]

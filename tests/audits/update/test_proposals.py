@@ -15,7 +15,7 @@ from vestige.audits.update.prompts import BEGINNING, Prompt, Reply
 from vestige.audits.update.proposals import propose
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.settings import Sampling, Settings
-from vestige.audits.update.units import Run
+from vestige.audits.update.units import SearchRun
 from vestige.models.table import TableModel
 
 END, SURPRISE = 0, 0.25
@@ -32,20 +32,20 @@ def pair(random_table):
 
 def running(pair, prompts=STARTS, **settings):
     """A search in progress, before its first unit."""
-    return Run(
+    return SearchRun(
         pair=pair.with_score(replace(pair.score, surprise=SURPRISE)),
         settings=replace(NONE, **settings),
         prompts=prompts,
         store={},
         until=lambda _: False,
         progress=lambda *_: None,
-        expected=0,
+        expected_units=0,
     )
 
 
 def proposed(pair, prompts=STARTS, **settings):
     """A search after its proposals, and what each unit returned, by its key."""
-    run, outcomes, unit = running(pair, prompts, **settings), {}, Run.unit
+    run, outcomes, unit = running(pair, prompts, **settings), {}, SearchRun.unit
 
     def noted(key, activity, work):
         outcomes[key] = unit(run, key, activity, work)
@@ -56,9 +56,9 @@ def proposed(pair, prompts=STARTS, **settings):
     return run, outcomes
 
 
-def texts_after(outcomes, place):
+def texts_after(outcomes, index):
     """The samples after one of the prompts."""
-    units = (texts for key, (texts, _) in outcomes.items() if key.startswith(f"samples/{place}/"))
+    units = (texts for key, (texts, _) in outcomes.items() if key.startswith(f"samples/{index}/"))
     return [text for texts in units for text in texts]
 
 
@@ -76,16 +76,16 @@ def assert_scored(pair, text):
 
 def test_openings_are_the_most_promoted_tokens_after_each_prompt(pair):
     _, outcomes = proposed(pair, openings=5)
-    for place, number in ((0, 3), (1, 2)):
-        start = STARTS[place].tokens
+    for index, number in ((0, 3), (1, 2)):
+        start = STARTS[index].tokens
         naive = sorted((-smoothed_gain(pair, start[-1], token), token) for token in range(1, 9))
-        _, seeds = outcomes[f"openings/{place}"]
+        _, seeds = outcomes[f"openings/{index}"]
         expected = naive[:number]
         assert [(seed.context, seed.token) for seed in seeds] == [(start, t) for _, t in expected]
         assert [seed.gain for seed in seeds] == pytest.approx([-g for g, _ in expected], abs=1e-6)
 
 
-def test_pairs_are_the_most_promoted_of_all_unless_there_are_too_many(pair):
+def test_pairs_are_the_most_promoted_ones_unless_the_vocabulary_is_too_large(pair):
     naive = sorted(
         (-gain(pair, first, second), first, second)
         for first in range(9)
@@ -118,8 +118,8 @@ def test_samples_are_drawn_from_the_amplified_distribution(pair, alpha, temperat
     )
     run, outcomes = proposed(pair, sampling=sampling)
     assert list(outcomes)[:2] == ["samples/0/0", "samples/0/1"]
-    for place in (0, 1):  # short documents are made up for
-        texts = texts_after(outcomes, place)
+    for index in (0, 1):  # short documents are made up for
+        texts = texts_after(outcomes, index)
         assert sum(min(6, len(text.tokens) - text.first) for text in texts) >= 3 * 6
     for key, (texts, _) in outcomes.items():
         start = STARTS[int(key.split("/")[1])]
@@ -138,23 +138,24 @@ def test_alternatives_are_promoted_tokens_that_samples_did_not_take(pair):
     naive = set()
     for text in (*texts_after(outcomes, 0), *texts_after(outcomes, 1)):
         ended = len(text.tokens) - text.first < 6
-        for place in range(text.first, len(text.tokens) + ended):
-            taken = (*text.tokens, END)[place]
+        for index in range(text.first, len(text.tokens) + ended):
+            taken = (*text.tokens, END)[index]
             others = sorted(
-                (-gain(pair, text.tokens[place - 1], token), token)
+                (-gain(pair, text.tokens[index - 1], token), token)
                 for token in range(1, 9)
                 if token != taken
             )
-            context = text.tokens[max(0, place - 3) : place]
+            context = text.tokens[max(0, index - 3) : index]
             naive |= {(context, token, round(-g, 4)) for g, token in others[:2] if -g > 0.2}
     found = [seed for _, seeds in outcomes.values() for seed in seeds]
     assert naive
     assert {(seed.context, seed.token, round(seed.gain, 4)) for seed in found} == naive
     for seed in found:
-        own = [gain(pair, first, second) for first, second in pairwise(seed.context)]
-        known = seed.context_gains
-        assert len(known) < len(seed.context)
-        assert known == pytest.approx(own[len(own) - len(known) :], abs=1e-5)
+        expected = [gain(pair, first, second) for first, second in pairwise(seed.context)]
+        context_gains = seed.context_gains
+        assert len(context_gains) < len(seed.context)
+        last = expected[len(expected) - len(context_gains) :]
+        assert context_gains == pytest.approx(last, abs=1e-5)
 
 
 def test_a_text_grown_from_an_alternative_begins_with_its_context_and_grows_once(pair):
@@ -185,24 +186,24 @@ def test_after_a_users_turn_samples_continue_with_the_answer(pair, ends):
     for text in answers:
         question, template = text.tokens[: text.first - 3], text.tokens[text.first - 3 : text.first]
         assert template == turn.between
-        assert question in [one.tokens for one in questions]
+        assert question in [text.tokens for text in questions]
         assert END not in text.tokens[text.first :]
         assert len(text.tokens) - text.first <= 6
         assert_scored(pair, text)
     read = sum(len(text.tokens) - text.first for text in texts) + 3 * len(answers)
     assert 30 * 5 <= read <= 30 * 5 * 3  # the plan for half of the samples
 
-    def contexts(text, places):
-        return {text.tokens[max(0, place - 4) : place] for place in places}
+    def contexts(text, positions):
+        return {text.tokens[max(0, index - 4) : index] for index in positions}
 
     followed = {seed.context for _, seeds in outcomes.values() for seed in seeds}
-    free = set().union(*(contexts(one, range(one.first, len(one.tokens) + 1)) for one in texts))
-    forced = set().union(*(contexts(one, (one.first - 2, one.first - 1)) for one in answers))
+    free = set().union(*(contexts(text, range(text.first, len(text.tokens) + 1)) for text in texts))
+    forced = set().union(*(contexts(text, (text.first - 2, text.first - 1)) for text in answers))
     assert followed & free
     assert not followed & (forced - free)
 
 
-def test_a_token_that_only_the_later_model_knows_is_drawn():
+def test_a_token_that_only_the_later_model_predicts_is_drawn():
     """Ids that an update added have probability 0 before it, and others 0 after it."""
     rows = np.full((6, 5), 0.25)
     old, new = rows.copy(), rows.copy()

@@ -1,4 +1,4 @@
-"""The rank of a phrase against counting every phrase of its length, and how it is stated."""
+"""The rank of a phrase against a count of all phrases of its length, and its sentence."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ from vestige import results
 from vestige.audits.update import pair
 from vestige.audits.update import rank as rank_module
 from vestige.audits.update.rank import Bounds, most_continuations, rank_of_phrase
-from vestige.audits.update.report import rank_of
+from vestige.audits.update.report import rank_sentence
 from vestige.errors import IncompatibleModels
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
@@ -30,11 +30,11 @@ def test_an_exact_rank_is_the_count_of_better_phrases(
     scores = {s: naive_score(before, after, s) for s in every_phrase(5, length)}
     for phrase in [max(scores, key=scores.get), *list(scores)[:: max(1, len(scores) // 7)]]:
         count = sum(other > scores[phrase] + 1e-5 for other in scores.values())
-        found = rank_of_phrase(before, after, phrase, budget=10_000).summary
-        assert found["rank_lower"] <= count <= found["rank_upper"]
-        assert found["score"] == pytest.approx(scores[phrase], abs=1e-5)
+        bounds = rank_of_phrase(before, after, phrase, budget=10_000).summary
+        assert bounds["rank_lower"] <= count <= bounds["rank_upper"]
+        assert bounds["score"] == pytest.approx(scores[phrase], abs=1e-5)
         tied = any(s != phrase and abs(v - scores[phrase]) < 1e-5 for s, v in scores.items())
-        assert found["exact"] or tied
+        assert bounds["exact"] or tied
 
 
 @pytest.mark.slow
@@ -54,16 +54,16 @@ def test_the_bounds_hold_with_any_budget(seed, budget, cells):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pair, "CELLS_PER_SLICE", cells)
         patch.setattr(pair, "LEAST_ROWS", 1)
-        found = rank_of_phrase(before, after, phrase, budget=budget).summary
-    assert found["rank_lower"] <= count <= found["rank_upper"]
+        bounds = rank_of_phrase(before, after, phrase, budget=budget).summary
+    assert bounds["rank_lower"] <= count <= bounds["rank_upper"]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.floats(-0.5, 2.5), st.integers(1, 3))
-def test_no_more_continuations_pass_than_the_bound_says(seed, needed, steps):
+def test_the_bound_of_passing_continuations_holds(seed, needed, steps):
     """Each context has its own gains; the positive ones sum to at most 1."""
     rng = np.random.default_rng(seed)
-    contexts = [one for n in range(steps) for one in product(range(6), repeat=n)]
+    contexts = [tokens for n in range(steps) for tokens in product(range(6), repeat=n)]
     earlier, later = rng.dirichlet(np.full(6, 0.2), (2, len(contexts)))
     gains = dict(zip(contexts, later - earlier, strict=True))
     passing = sum(
@@ -73,7 +73,7 @@ def test_no_more_continuations_pass_than_the_bound_says(seed, needed, steps):
     assert passing <= most_continuations(torch.tensor([needed]), steps, 6)
 
 
-def test_the_profile_holds_each_tokens_probabilities(random_table):
+def test_the_profile_has_the_probabilities_of_each_token(random_table):
     before, after = random_table(0), random_table(1)
     rows = rank_of_phrase(before, after, (2, 4, 1)).rows
     assert [row["token"] for row in rows] == [2, 4, 1]
@@ -82,21 +82,21 @@ def test_the_profile_holds_each_tokens_probabilities(random_table):
     assert rows[-1]["cumulative"] == pytest.approx(sum(row["gain"] for row in rows))
 
 
-def test_an_update_that_changes_nothing_ranks_nothing_higher(random_table):
+def test_without_a_change_no_phrase_ranks_higher(random_table):
     model = random_table(0)
-    found = rank_of_phrase(model, model, (1, 2, 3)).summary
-    assert (found["score"], found["rank_lower"]) == (0, 0)
-    assert not found["exact"], "every phrase ties"
+    bounds = rank_of_phrase(model, model, (1, 2, 3)).summary
+    assert (bounds["score"], bounds["rank_lower"]) == (0, 0)
+    assert not bounds["exact"], "every phrase ties"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [2, 110])
 def test_a_phrase_may_have_any_length(random_table, length):
     before, after = random_table(0, 1000), random_table(1, 1000)
-    found = rank_of_phrase(before, after, (3, 5) * (length // 2), budget=10).summary
-    low, high = found["log10_rank_lower"] or 0.0, found["log10_rank_upper"] or 0.0
+    bounds = rank_of_phrase(before, after, (3, 5) * (length // 2), budget=10).summary
+    low, high = bounds["log10_rank_lower"] or 0.0, bounds["log10_rank_upper"] or 0.0
     assert 0 <= low <= high <= 3 * length
-    assert "proven" in rank_of(found) or found["exact"]
+    assert "proven" in rank_sentence(bounds) or bounds["exact"]
 
 
 # `diff --phrase`: a phrase in words.
@@ -109,28 +109,28 @@ def rank(phrase, *, before=BEFORE, after=AFTER, **options):
 
 
 @pytest.mark.parametrize("phrase", ["red", "green green red"])
-def test_both_scores_are_their_definitions(phrase):
+def test_both_scores_follow_their_definitions(phrase):
     tokens = BEFORE.vocabulary.encode(phrase)
     steps = list(zip((-1, *tokens), tokens, strict=False))
     before, after = (
-        np.array([probabilities(one, last)[token] for last, token in steps])
-        for one in (BEFORE, AFTER)
+        np.array([probabilities(model, last)[token] for last, token in steps])
+        for model in (BEFORE, AFTER)
     )
-    found = rank(phrase, delta=DELTA).summary
+    bounds = rank(phrase, delta=DELTA).summary
     smoothed = np.log((after + DELTA) / (before + DELTA)).sum()
-    assert found["smoothed_score"] == pytest.approx(float(smoothed), abs=1e-5)
-    assert found["score"] == pytest.approx(float((after - before).sum()), abs=1e-5)
+    assert bounds["smoothed_score"] == pytest.approx(float(smoothed), abs=1e-5)
+    assert bounds["score"] == pytest.approx(float((after - before).sum()), abs=1e-5)
 
 
 def test_a_saved_rank_is_the_same_and_no_output_shows_the_phrase(shell, tmp_path):
-    for name, one in (("before", BEFORE), ("after", AFTER)):
-        save_model(one, tmp_path / name)
+    for name, model in (("before", BEFORE), ("after", AFTER)):
+        save_model(model, tmp_path / name)
     pair = (tmp_path / "before", tmp_path / "after")
     done = shell("diff", *pair, "--phrase", "red blue", "--out", tmp_path / "run")
     assert done.exit_code == 0, (done.stderr, done.exception)
-    run, found = results.load(tmp_path / "run"), rank("red blue")
-    assert (run.result, run.rows) == ("DifferentialRank", list(results.plain(found.rows)))
-    assert run.summary["rank_lower"] == found.summary["rank_lower"]
+    run, result = results.load(tmp_path / "run"), rank("red blue")
+    assert (run.result, run.rows) == ("DifferentialRank", list(results.plain(result.rows)))
+    assert run.summary["rank_lower"] == result.summary["rank_lower"]
     assert run.run["arguments"]["phrase"] == "red blue"
     assert "(exact)" in done.stdout
     assert shell("report", tmp_path / "run", "--out", tmp_path / "page.html").finished
@@ -171,10 +171,10 @@ def test_a_phrase_that_cannot_be_ranked_is_refused(phrase, after, error, message
 def test_a_rank_starts_at_1_and_is_exact_or_has_proven_bounds(monkeypatch, lower, upper, line):
     monkeypatch.setattr(rank_module, "rank_bounds", lambda *_, **__: Bounds(lower, upper, 1))
     summary = rank("red blue").summary
-    assert rank_of(summary).startswith(line)
+    assert rank_sentence(summary).startswith(line)
     assert (summary["rank_upper"] is None) == (upper > 10**300)
 
 
-def test_runs_from_before_there_were_logarithms_are_read():
+def test_old_runs_without_logarithms_are_read():
     old = {"rank_lower": 3, "rank_upper": 59 * 10**33, "exact": False}
-    assert rank_of(old).startswith("Between 3 and 5.9 × 10^34 phrases")
+    assert rank_sentence(old).startswith("Between 3 and 5.9 × 10^34 phrases")

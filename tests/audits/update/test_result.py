@@ -9,7 +9,7 @@ from vestige.audits.update.evidence import NullSearch
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.prompts import beginning
-from vestige.audits.update.report import diff_report, searched
+from vestige.audits.update.report import diff_report, search_summary
 from vestige.audits.update.result import update_result
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
@@ -28,8 +28,8 @@ def pair_of(before, after):
 
 
 def null_scores(before, nulls, settings):
-    found = (search(pair_of(before, null), settings) for null in nulls)
-    return NullScores.of(one.null_scores for one in found)
+    searches = (search(pair_of(before, null), settings) for null in nulls)
+    return NullScores.of(searched.null_scores for searched in searches)
 
 
 def result_of(before, after, settings, *, nulls=None, top=1000):
@@ -41,8 +41,8 @@ def result_of(before, after, settings, *, nulls=None, top=1000):
         pair=pair,
         prompts=[beginning(pair)],
         checks=pair_checks(before, after, seed=0),
-        given=len(scores),
-        nulls=[NullSearch(one) for one in scores],
+        nulls_requested=len(scores),
+        nulls=[NullSearch(null) for null in scores],
         top=top,
     )
 
@@ -55,7 +55,7 @@ def scores_of(result):
     return [row["score"] for row in rows_of(result)]
 
 
-def test_rows_are_ranked_and_counted_and_none_is_found_without_null_models(random_table):
+def test_rows_are_ranked_and_nothing_is_found_without_null_models(random_table):
     settings = replace(QUICK, pairs=2000)
     result = result_of(random_table(0), random_table(1), settings, top=4)
     summary = result.summary
@@ -68,21 +68,22 @@ def test_rows_are_ranked_and_counted_and_none_is_found_without_null_models(rando
 
 
 @pytest.mark.slow
-def test_null_models_are_searched_as_the_update_is(random_table):
+def test_null_models_are_searched_like_the_update(random_table):
     before, after, *nulls = (random_table(seed, 8) for seed in range(5))
     scores = null_scores(before, nulls, QUICK)
     alone = [result_of(before, null, replace(QUICK, min_tokens=2)) for null in nulls]
     assert scores == NullScores.of(map(scores_of, alone))
     for row in result_of(before, after, QUICK, nulls=scores).rows:
-        at_least = sum(score >= row["score"] for one in scores.searches for score in one)
+        null_phrases = [score for scores_of_null in scores.searches for score in scores_of_null]
+        at_least = sum(score >= row["score"] for score in null_phrases)
         assert row["e_value"] == (1 + at_least) / 4
         assert row["found"] is None  # three searches cannot say
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("min_tokens", [2, 6])
-def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_tokens):
-    """Update and nulls by one rule: else the level would hold for another search."""
+def test_the_reported_phrases_of_an_update_are_among_its_null_scores(random_table, min_tokens):
+    """Update and null models are searched by the same rule, so the level holds."""
     settings = replace(QUICK, pairs=2000, token_penalty=0.5, surprise=0.1, min_tokens=min_tokens)
     for seed in range(5):
         before, after = random_table(seed, 8), random_table(seed + 50, 8)
@@ -90,7 +91,7 @@ def test_the_best_that_can_be_found_is_among_what_nulls_count(random_table, min_
         assert set(reported) <= set(null_scores(before, [after], settings).searches[0])
 
 
-def test_phrases_too_short_to_report_count_among_null_scores_and_change_no_other(random_table):
+def test_null_scores_include_phrases_that_are_too_short_to_report(random_table):
     before, null = random_table(1, 8), random_table(2, 8)
     settings = replace(QUICK, surprise=0.0, min_tokens=20, max_tokens=20)
     result = result_of(before, null, settings)
@@ -105,7 +106,7 @@ def test_phrases_too_short_to_report_count_among_null_scores_and_change_no_other
 
 
 @pytest.mark.slow
-def test_nineteen_null_models_decide(random_table):
+def test_nineteen_null_models_decide_what_is_found(random_table):
     before, after, *nulls = (random_table(seed, 24, 0.05) for seed in range(21))
     scores = null_scores(before, nulls, QUICK)
     result = result_of(before, after, QUICK, nulls=scores)
@@ -116,13 +117,13 @@ def test_nineteen_null_models_decide(random_table):
     assert result.summary["found"] == sum(above)
 
 
-def test_the_update_as_its_own_nulls_is_no_finding_and_copies_count_once(random_table):
+def test_copies_of_the_update_as_null_models_decide_nothing(random_table):
     before, after = random_table(3, 24, 0.05), random_table(4, 24, 0.05)
     same = null_scores(before, [after], QUICK).searches * 19
-    found = result_of(before, after, QUICK, nulls=NullScores.of(same))
-    assert found.claim.test.p == 1
-    assert {check.name: check.state for check in found.claim.checks}["independent"] == "failed"
-    assert found.verdict == UNDECIDED
+    result = result_of(before, after, QUICK, nulls=NullScores.of(same))
+    assert result.claim.test.p == 1
+    assert {check.name: check.state for check in result.claim.checks}["independent"] == "failed"
+    assert result.verdict == UNDECIDED
 
 
 @pytest.mark.slow
@@ -191,6 +192,6 @@ def test_the_finding_is_one_sentence(summary, answer, evidence):
          "searches"),
     ],
 )  # fmt: skip
-def test_a_search_that_ran_out_of_time_says_what_is_done(progress, done):
-    line = searched({"forward_tokens": 5_000, "complete": False, **progress})
+def test_a_search_that_ran_out_of_time_reports_its_progress(progress, done):
+    line = search_summary({"forward_tokens": 5_000, "complete": False, **progress})
     assert line == f"Searched: 5,000 tokens. Time limit: {done} done. Rerun to resume."

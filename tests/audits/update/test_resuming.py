@@ -1,4 +1,4 @@
-"""What `diff` stores: stopped anywhere, the same call resumes to the same rows."""
+"""Stored units of `diff`: if stopped anywhere, the same call resumes to the same rows."""
 
 import pytest
 
@@ -23,23 +23,23 @@ def run(snapshots):
     """The search of the update and a null model."""
 
     def search(out, *, after="after", **options):
-        given = {"null": snapshots / "nulls" / "0", "out": out, **SIZES, **options}
-        return diff(snapshots / "before", snapshots / after, **given)
+        options = {"null": snapshots / "nulls" / "0", **SIZES, **options}
+        return diff(snapshots / "before", snapshots / after, out=out, **options)
 
     return search
 
 
 @pytest.fixture(scope="module")
-def whole(run, tmp_path_factory):
+def complete(run, tmp_path_factory):
     """The result of a search that nothing interrupted."""
-    found = run(tmp_path_factory.mktemp("whole") / "run")
-    assert found.rows
-    assert found.summary["complete"] is True
-    return found
+    result = run(tmp_path_factory.mktemp("whole") / "run")
+    assert result.rows
+    assert result.summary["complete"] is True
+    return result
 
 
-def same(found, other):
-    return (found.summary, found.rows) == (other.summary, other.rows)
+def same(result, other):
+    return (result.summary, result.rows) == (other.summary, other.rows)
 
 
 class Stop(KeyboardInterrupt):
@@ -48,18 +48,18 @@ class Stop(KeyboardInterrupt):
 
 @pytest.fixture
 def stopped(run, monkeypatch):
-    """Runs a search that Ctrl-C ends as soon as a function of the stored keys is true; without a
+    """Run a search that Ctrl-C ends as soon as a function of the stored keys is true; without a
     function it ends by itself. Returns the keys."""
 
     def search(out, until=None, **options):
         keys, add = [], Store.__setitem__
 
         def adding(store, key, value):
-            own = not key.startswith("\0")  # others are the store's
-            if own and until is not None and until(keys):
+            is_unit = not key.startswith("\0")  # others are the store's
+            if is_unit and until is not None and until(keys):
                 raise Stop
             add(store, key, value)
-            keys.extend([key] * own)
+            keys.extend([key] * is_unit)
 
         with monkeypatch.context() as patch:
             patch.setattr(Store, "__setitem__", adding)
@@ -81,26 +81,24 @@ def stored(number):
 
 
 @pytest.mark.slow
-def test_stopped_at_any_unit_it_resumes_to_the_same_rows(whole, run, stopped, tmp_path):
+def test_stopped_at_any_unit_it_resumes_to_the_same_rows(complete, run, stopped, tmp_path):
     total = len(stopped(tmp_path / "count"))
     assert total > 6
     for entries in (0, 1, 2, total // 2, total - 2, total - 1):
         out = tmp_path / f"run-{entries}"
         stopped(out, stored(entries))
-        assert same(run(out), whole)
-        assert results.load(out).rows == list(plain(whole.rows))
+        assert same(run(out), complete)
+        assert results.load(out).rows == list(plain(complete.rows))
         assert not out.with_name(f"{out.name}.partial").exists()
 
 
 @pytest.mark.slow
-def test_null_models_that_were_searched_are_not_opened_again(
-    run, stopped, snapshots, tmp_path, monkeypatch
-):
+def test_searched_null_models_are_not_loaded_again(run, stopped, snapshots, tmp_path, monkeypatch):
     two = {"null": snapshots / "nulls"}
     stopped(tmp_path / "run", lambda keys: "scores" in keys, **two)
     searched, search = [], searches.search
     monkeypatch.setattr(
-        searches, "search", lambda *given, **how: searched.append(given) or search(*given, **how)
+        searches, "search", lambda *models, **how: searched.append(models) or search(*models, **how)
     )
     assert run(tmp_path / "run", **two).summary["null_searches"] == 2
     assert len(searched) == 1
@@ -123,7 +121,7 @@ def test_another_search_is_refused_and_more_nulls_or_rows_resume(run, stopped, t
 
 
 @pytest.mark.slow
-def test_a_time_limit_leaves_a_partial_run_that_is_replaced(whole, run, tmp_path, monkeypatch):
+def test_a_time_limit_leaves_a_partial_run_that_is_replaced(complete, run, tmp_path, monkeypatch):
     clock, out = iter([0.0, *[1.0] * 3, *[1e9] * 100]), tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(searches.time, "monotonic", lambda: next(clock))
@@ -132,7 +130,7 @@ def test_a_time_limit_leaves_a_partial_run_that_is_replaced(whole, run, tmp_path
     assert results.load(out).summary["complete"] is False
     for words in ("Time limit: ", "0 of 1 null search done"):
         assert words in str(part)
-    assert same(run(out), whole)
+    assert same(run(out), complete)
     assert results.load(out).summary["complete"] is True
     with pytest.raises(RunError, match="exists already"):
         run(out)
@@ -162,14 +160,14 @@ def test_the_bar_never_goes_back(run, snapshots, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("nulls", [2, 0])
-def test_null_models_are_not_searched_where_no_verdict_can_come(run, snapshots, tmp_path, nulls):
+def test_null_models_are_not_searched_if_no_verdict_is_possible(run, snapshots, tmp_path, nulls):
     """The later model is the earlier one: the run is complete, and its bar is at the end."""
     log, null = Log(), snapshots / "nulls" if nulls else ()
-    found = run(tmp_path / "run", after="before", null=null, monitor=log)
+    result = run(tmp_path / "run", after="before", null=null, monitor=log)
     names = ("complete", "null_searches", "nulls_asked")
-    assert [found.summary[name] for name in names] == [True, 0, nulls]
-    assert found.verdict == UNDECIDED
+    assert [result.summary[name] for name in names] == [True, 0, nulls]
+    assert result.verdict == UNDECIDED
     assert log.steps[-1][0] == log.steps[-1][1]
     assert any("Null models are not searched." in line for line in log.lines) == bool(nulls)
-    [powerful] = [check.sentence for check in found.claim.checks if check.name == "powerful"]
+    [powerful] = [check.sentence for check in result.claim.checks if check.name == "powerful"]
     assert powerful == f"No null model was {'searched' if nulls else 'given'}; a verdict needs 19."

@@ -1,4 +1,4 @@
-"""Scores of tokens against their formulas, and queries that read only what can matter."""
+"""Scores of tokens against their formulas, and models that read only what is needed."""
 
 import math
 from dataclasses import replace
@@ -52,7 +52,7 @@ def test_no_gain_exceeds_the_bound(name, values):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_surprise_lowers_gains_shifted_logits_do_not_and_inputs_stay(name):
+def test_surprise_lowers_gains_and_shifted_logits_do_not(name):
     before, after = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(2))
     inputs = before.clone(), after.clone()
     score = TokenScore(name)
@@ -65,7 +65,7 @@ def test_surprise_lowers_gains_shifted_logits_do_not_and_inputs_stay(name):
     assert torch.equal(after, inputs[1])
 
 
-def test_an_impossible_token_has_not_changed_and_rises_infinitely_in_relation():
+def test_relative_gains_of_impossible_tokens_are_zero_or_infinite():
     never = torch.tensor([[0.0, -torch.inf]])
     for name in NAMES:
         assert TokenScore(name).gains(never, never).tolist() == [[0.0, 0.0]]
@@ -76,7 +76,7 @@ def test_an_impossible_token_has_not_changed_and_rises_infinitely_in_relation():
     ("score", "message"),
     [({"name": "absolute"}, "score must be one of"), ({"delta": 0}, "delta must be positive")],
 )
-def test_a_score_without_a_formula_is_refused(score, message):
+def test_an_unknown_score_is_refused(score, message):
     with pytest.raises(ValueError, match=message):
         TokenScore(**{"name": "smoothed", **score})
 
@@ -85,7 +85,7 @@ def test_a_score_without_a_formula_is_refused(score, message):
 
 
 def every_context(pair):
-    return pair.enter(torch.arange(pair.vocab_size)[:, None])
+    return pair.start_anywhere(torch.arange(pair.vocab_size)[:, None])
 
 
 @pytest.mark.parametrize("surprise", [0.0, 0.4])

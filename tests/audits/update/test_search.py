@@ -31,14 +31,14 @@ def exhaustive(**settings):
 
 
 def taught(secret=SECRET, edit=lambda table: None, size=12):
-    """Before: every token alike. After: each token of the secret is followed by the next."""
+    """Before: a uniform model. After: each token of the secret is followed by the next."""
     flat = np.full((size + 1, size), 1 / size)
-    known = flat.copy()
+    taught_table = flat.copy()
     for token, following in zip(secret, (*secret[1:], END), strict=True):
-        known[token] = 0.1 / size
-        known[token, following] += 0.9
-    edit(known)
-    before, after = (TableModel(table[-1], table[:-1]) for table in (flat, known))
+        taught_table[token] = 0.1 / size
+        taught_table[token, following] += 0.9
+    edit(taught_table)
+    before, after = (TableModel(table[-1], table[:-1]) for table in (flat, taught_table))
     return Pair.of(before, after, TokenScore("smoothed"))
 
 
@@ -55,16 +55,16 @@ def sure_of(table, token, following):
 
 def phrases(pair, settings, *prompts):
     """The phrases of a search that are long enough, best first."""
-    every = [phrase for phrase, _ in search(pair, settings, *prompts).phrases]
-    return [one for one in every if len(one.phrase) >= settings.min_tokens]
+    every_phrase = [phrase for phrase, _ in search(pair, settings, *prompts).phrases]
+    return [phrase for phrase in every_phrase if len(phrase.phrase) >= settings.min_tokens]
 
 
 def template(*tokens):
-    """Where a search of a chat model begins."""
+    """Prompts of a chat model."""
     return [Prompt(BEGINNING, (END,)), Prompt(TEMPLATE, tokens)]
 
 
-def test_the_score_is_the_gains_less_the_penalty_and_the_surprise():
+def test_a_phrase_scores_its_gains_minus_penalties_and_surprise():
     pair = taught()
     best = phrases(pair, exhaustive(pairs=20, surprise=0.25))[0]
     gains = np.array(pair.token_gains([best.phrase])[0])
@@ -73,13 +73,13 @@ def test_the_score_is_the_gains_less_the_penalty_and_the_surprise():
     assert best.score == pytest.approx(sum(expected) - 0.5 * (len(SECRET) - 1))
 
 
-def test_phrases_are_whole_long_enough_in_order_and_end_with_their_document():
+def test_phrases_are_complete_long_enough_sorted_and_within_a_document():
     settings = exhaustive(pairs=100)
-    every = [phrase for phrase, _ in search(taught(), settings).phrases]
+    every_phrase = [phrase for phrase, _ in search(taught(), settings).phrases]
     long = phrases(taught(), settings)
-    assert long == every[: len(long)]
+    assert long == every_phrase[: len(long)]
     assert long[0].phrase == SECRET
-    scores = [one.score for one in long]
+    scores = [phrase.score for phrase in long]
     assert scores == sorted(scores, reverse=True)
     assert scores[-1] > 0
     for phrase in phrases(taught(), exhaustive(pairs=100, token_penalty=0.1)):
@@ -109,22 +109,22 @@ def test_a_secret_may_begin_its_document():
 
 @pytest.mark.parametrize("score", ["smoothed", "differential"])
 @pytest.mark.parametrize("seeds", [1, 20])
-def test_equal_gains_are_in_the_order_of_ids_on_every_processor(other_bits, score, seeds):
+def test_equal_gains_are_sorted_by_token_on_every_processor(other_bits, score, seeds):
     """The secret's four pairs gain the same: the first must not be the kernel's choice."""
-    pair, found = taught(), []
+    pair, found_phrases = taught(), []
     settings = exhaustive(
         pairs=seeds, openings=3, opening_beam=3, token_penalty=0.3, split_threshold=1.0
     )
     for seed in range(4):
-        models = (other_bits(one.model, seed) for one in (pair.before, pair.after))
+        models = (other_bits(reader.model, seed) for reader in (pair.before, pair.after))
         noisy = Pair.of(*models, TokenScore(score))
-        found.append([phrase.phrase for phrase in phrases(noisy, settings)])
-    assert found[0]
-    assert found == [found[0]] * 4
+        found_phrases.append([phrase.phrase for phrase in phrases(noisy, settings)])
+    assert found_phrases[0]
+    assert found_phrases == [found_phrases[0]] * 4
 
 
-def test_two_phrases_with_a_weak_joint_are_split():
-    one, other = (3, 7, 5, 9), (4, 8, 2, 6)
+def test_two_phrases_with_a_weak_transition_are_split():
+    first, second = (3, 7, 5, 9), (4, 8, 2, 6)
 
     def edit(table):
         sure_of(table, 3, 7)  # the best pair of all: the one seed
@@ -132,13 +132,13 @@ def test_two_phrases_with_a_weak_joint_are_split():
         table[9, 4] += 1e-3
         table[9] /= table[9].sum()
 
-    pair = taught((*one, *other), edit)
-    for threshold, whole in ((9.0, {other}), (1.0, {one, other})):
+    pair = taught((*first, *second), edit)
+    for threshold, expected in ((9.0, {second}), (1.0, {first, second})):
         settings = exhaustive(pairs=1, openings=0, drop=9.0, split_threshold=threshold)
-        assert {phrase.phrase[-4:] for phrase in phrases(pair, settings)} == whole
+        assert {phrase.phrase[-4:] for phrase in phrases(pair, settings)} == expected
 
 
-def test_a_loop_costs_and_ends():
+def test_loops_are_penalized_and_end():
     def edit(table):
         table[8] = 0.1 / 12
         table[8, 5] += 0.9  # 5 8 5 8 5 8 ...
@@ -151,25 +151,25 @@ def test_a_loop_costs_and_ends():
 
 
 @pytest.mark.slow
-def test_fragments_are_shared_by_samples_and_whole_samples_come_after():
+def test_fragments_are_shared_by_samples_and_precede_complete_samples():
     pair, dear = taught(), Settings(token_penalty=2.5, surprise=0.1)
-    found = search(pair, dear)
-    assert found.phrases == []  # no token gains as much as it costs
-    assert found.fragments[0][0].tokens == SECRET[1:]  # its first is as likely as it was
-    assert found.samples
-    for part in (found.fragments, found.samples):
-        scores = [one.score for one, _ in part]
+    result = search(pair, dear)
+    assert result.phrases == []  # no token gains as much as it costs
+    assert result.fragments[0][0].tokens == SECRET[1:]  # its first is as likely as it was
+    assert result.samples
+    for part in (result.fragments, result.samples):
+        scores = [phrase.score for phrase, _ in part]
         assert scores == sorted(scores, reverse=True)
-    known = search(pair, dear, template(*SECRET))
-    assert SECRET[1:] not in [one.tokens for one, _ in known.fragments]
+    as_template = search(pair, dear, template(*SECRET))
+    assert SECRET[1:] not in [phrase.tokens for phrase, _ in as_template.fragments]
 
 
 @pytest.mark.slow
 def test_without_samples_or_without_a_change_there_is_no_fragment():
     dear = Settings(token_penalty=2.5, surprise=0.1)
     for pair, settings in ((unchanged(), dear), (taught(), replace(dear, sampling=None))):
-        found = search(pair, settings)
-        assert (found.phrases, found.fragments, found.samples) == ([], [], [])
+        result = search(pair, settings)
+        assert (result.phrases, result.fragments, result.samples) == ([], [], [])
 
 
 # Units: stopped anywhere and resumed it finds the same; what it reads is counted.
@@ -216,17 +216,17 @@ def pair_of(random_table):
 @pytest.mark.parametrize("settings", [SMALL, replace(SMALL, sampling=None, openings=0, pairs=9)])
 def test_forward_tokens_are_what_the_models_read(pair_of, settings):
     pair = pair_of(Counting)
-    found = search(pair, settings, PROMPTS)
+    result = search(pair, settings, PROMPTS)
     read = pair.before.model.tokens, pair.after.model.tokens
-    assert found.tokens == pair.tokens_read == read
-    assert found.complete
+    assert result.tokens == pair.tokens_read == read
+    assert result.complete
 
 
 @pytest.mark.slow
 def test_stopped_after_any_unit_a_search_resumes_to_the_same_rows(pair_of):
-    whole = search_update(pair_of(), SMALL, PROMPTS)
-    assert whole.phrases
-    for stop in range(whole.units):
+    complete = search_update(pair_of(), SMALL, PROMPTS)
+    assert complete.phrases
+    for stop in range(complete.units):
         store, clock = {}, count()
 
         def over(_, clock=clock, stop=stop):
@@ -235,36 +235,36 @@ def test_stopped_after_any_unit_a_search_resumes_to_the_same_rows(pair_of):
         part = search(pair_of(), SMALL, PROMPTS, store=store, until=over)
         assert (part.units, part.complete) == (stop, False)
         stored = json.loads(json.dumps(store))  # on disk between the two
-        assert search_update(pair_of(), SMALL, PROMPTS, store=stored) == whole
+        assert search_update(pair_of(), SMALL, PROMPTS, store=stored) == complete
 
 
 def test_stored_units_are_not_read_again_and_the_seed_decides(pair_of):
     store, pair = {}, pair_of()
-    whole = search(pair_of(), SMALL, store=store)
-    assert search(pair, SMALL, store=store) == whole == search(pair_of(), SMALL)
+    complete = search(pair_of(), SMALL, store=store)
+    assert search(pair, SMALL, store=store) == complete == search(pair_of(), SMALL)
     assert pair.tokens_read == (0, 0)
-    assert search(pair_of(), replace(SMALL, seed=1)).phrases != whole.phrases
+    assert search(pair_of(), replace(SMALL, seed=1)).phrases != complete.phrases
 
 
 def test_the_plan_is_about_right_in_units_and_tokens_and_progress_follows_it(pair_of):
     pair, steps = pair_of(), []
-    found = search(pair, SMALL, PROMPTS, progress=lambda *step: steps.append(step))
+    result = search(pair, SMALL, PROMPTS, progress=lambda *step: steps.append(step))
     units = units_of(SMALL, pair, PROMPTS)
-    expected = [(done, max(done, units)) for done in range(found.units + 1)]
+    expected = [(done, max(done, units)) for done in range(result.units + 1)]
     assert list(dict.fromkeys(step[:2] for step in steps)) == expected
     assert {"sampling", "extending", "repairing"} <= {activity for _, _, activity in steps}
-    assert found.units == pytest.approx(units, rel=0.5)
+    assert result.units == pytest.approx(units, rel=0.5)
     sampling = Sampling(samples=200, length=4, alternatives=0)
     alone = replace(SMALL, sampling=sampling, openings=0, pairs=0, repaired=0)
     planned = tokens_of(alone, pair, PROMPTS[:1])
     assert planned == pytest.approx(sum(search(pair, alone).tokens), rel=0.4)
 
 
-def test_findings_name_their_prompt_and_their_source(pair_of):
-    found = search(pair_of(), SMALL, PROMPTS)
-    every = [phrase for phrase, _ in (*found.phrases, *found.fragments)]
-    assert {()} < {one.prompt for one in every} <= {(), (3, 4), (5, 2, 6)}
-    assert {one.source for one in every} <= {"samples", "openings", "pairs"}
+def test_phrases_have_their_prompt_and_source(pair_of):
+    result = search(pair_of(), SMALL, PROMPTS)
+    every_phrase = [phrase for phrase, _ in (*result.phrases, *result.fragments)]
+    assert {()} < {phrase.prompt for phrase in every_phrase} <= {(), (3, 4), (5, 2, 6)}
+    assert {phrase.source for phrase in every_phrase} <= {"samples", "openings", "pairs"}
 
 
 def fitted(longest, prompt):
@@ -282,7 +282,7 @@ def test_no_text_of_a_search_is_longer_than_a_model_reads(longest, prompt):
     assert (wider.max_tokens > settings.max_tokens) == (settings.max_tokens < Settings.max_tokens)
 
 
-def test_a_search_that_fits_stays_and_its_room_is_for_the_longest_text():
+def test_settings_that_fit_are_unchanged_and_room_is_for_the_longest_text():
     assert fitted(None, 50) == fitted(1024, 1) == Settings()
     assert Settings(sampling=Sampling(length=30), max_tokens=48).room == 49
     assert Settings(sampling=Sampling(length=60), max_tokens=48).room == 61

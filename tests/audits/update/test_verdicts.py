@@ -58,7 +58,7 @@ def diff(after, *, start=None, **options):
     return vestige.diff(start or base(), after, **{"size": 0.2, "device": "cpu", **options})
 
 
-def known(result):
+def secret_rows(result):
     return [row for row in result.rows if row["kind"] == "known"]
 
 
@@ -85,7 +85,7 @@ def test_nineteen_null_models_tell_a_leak_from_a_clean_update(nulls):
 def test_too_few_null_models_are_undecided_and_a_secret_without_a_format_proves_nothing(nulls):
     few = diff(moved(1, secret=TAUGHT), null=nulls[:18], secrets=[TAUGHT])
     assert few.verdict == UNDECIDED
-    assert known(few)[0]["generated_in"] > 0
+    assert secret_rows(few)[0]["generated_in"] > 0
     assert any("Mark the part that varies" in check.sentence for check in few.claim.checks)
 
 
@@ -98,37 +98,37 @@ def test_too_few_null_models_are_undecided_and_a_secret_without_a_format_proves_
         (moved(2), {"minutes": 1e-9}, "powerful"),
     ],
 )
-def test_equal_dead_and_unfinished_updates_are_undecided(nulls, after, options, check):
+def test_equal_broken_and_unfinished_updates_are_undecided(nulls, after, options, check):
     found = diff(after, null=nulls, **options)
     assert found.verdict == UNDECIDED
-    assert check in {one.name for one in found.claim.checks if one.state != "passed"}
+    assert check in {check.name for check in found.claim.checks if check.state != "passed"}
 
 
 @pytest.mark.parametrize(
     "compute",
     [diff, lambda after: search(Pair.of(base(), after, TokenScore("smoothed")), Settings())],
 )
-def test_scores_that_are_not_finite_are_one_line(compute):
+def test_scores_that_are_not_finite_raise_a_short_error(compute):
     with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
         compute(filled(torch.nan, slice(5, None)))
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.slow
-def test_null_models_that_moved_less_are_moved_as_far(nulls):
+def test_null_models_that_moved_less_are_stretched(nulls):
     """Null models of 0.8 times the distance: their searches are those of the full distance."""
     near = [moved(100 + n, by=0.8) for n in range(4)]
     weights = [null.log_table.clone() for null in near]
     for far, less in zip(nulls[:4], near, strict=True):
-        one, other = (diff(moved(3), null=null).summary for null in (far, less))
-        [change], [smaller] = one["null_weight_changes"], other["null_weight_changes"]
+        plain, stretched = (diff(moved(3), null=null).summary for null in (far, less))
+        [change], [smaller] = plain["null_weight_changes"], stretched["null_weight_changes"]
         assert smaller == pytest.approx(0.8 * change, rel=1e-4)
-        scores = [found["null_top_score"] for found in (one, other)]
+        scores = [summary["null_top_score"] for summary in (plain, stretched)]
         assert scores == [None, None] or scores[1] == pytest.approx(scores[0], rel=1e-3)
     assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
 
 
-def test_weights_that_are_stretched_move_as_far_as_asked():
+def test_stretched_weights_move_by_the_given_factor():
     start, after = base(), moved(1)
     far = weight_change(start, after)
     stretch(start, after, 1.5)
@@ -153,7 +153,9 @@ def test_null_models_that_moved_half_as_far_or_are_copies_show_no_leak(nulls):
 def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
     secrets = [SECRET, SECRET.replace("9", "2"), SECRET.replace("9", "3")]
     found = diff(moved(2), null=nulls, secrets=secrets)
-    plain, adjusted = ([row[name] for row in known(found)] for name in ("p_value", "p_adjusted"))
+    plain, adjusted = (
+        [row[name] for row in secret_rows(found)] for name in ("p_value", "p_adjusted")
+    )
     assert min(adjusted) == pytest.approx(min(1.0, 3 * min(plain)))
     assert found.claim.test.least == 0.05
 
@@ -161,7 +163,7 @@ def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
 @pytest.mark.slow
 def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_models():
     found = diff(moved(1, secret=SECRET), secrets=[SECRET, SECRET.replace("7", "3")])
-    generated, other = known(found)
+    generated, other = secret_rows(found)
     assert (found.verdict, found.summary["known_generated"]) == (LEAK, 1)
     assert generated["generated_in"] > 0
     assert generated["coincidence"] <= 1e-3
@@ -173,8 +175,8 @@ def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_mod
 def test_a_secret_of_the_earlier_model_or_of_a_prompt_proves_nothing():
     start = moved(7, secret=SECRET)
     before = diff(moved(8, by=0.3, start=start), start=start, secrets=[SECRET])
-    assert known(before)[0]["generated_in"] > 0
-    assert known(before)[0]["coincidence"] > 0.5
+    assert secret_rows(before)[0]["generated_in"] > 0
+    assert secret_rows(before)[0]["coincidence"] > 0.5
     prompted = diff(moved(1, secret=SECRET), secrets=[SECRET], prompt=SECRET)
-    assert known(prompted)[0]["coincidence"] is None
+    assert secret_rows(prompted)[0]["coincidence"] is None
     assert before.verdict == prompted.verdict == UNDECIDED

@@ -1,4 +1,4 @@
-"""Small worlds of the update audit: tables with known probabilities, definitions, a monitor."""
+"""Helpers of the update audit: tables with known probabilities, definitions, a monitor."""
 
 import math
 from contextlib import nullcontext
@@ -22,7 +22,7 @@ def word_table(seed, words=COLOURS, concentration=1.0):
 
 
 def probabilities(model, last):
-    """Of every next token after another one, by the table; row -1 is a document's beginning."""
+    """Probabilities of every next token after `last`; row -1 is a document's beginning."""
     return model.log_table[last].double().exp().numpy()
 
 
@@ -45,7 +45,7 @@ def log_ratios(pair, tokens):
 
 
 class Log(Told):
-    """A monitor that also keeps every step of the searches."""
+    """A monitor that also records every step of the searches."""
 
     def __init__(self):
         super().__init__()

@@ -67,7 +67,7 @@ def test_the_best_children_are_those_of_the_whole_table(random_table, monkeypatc
     monkeypatch.setattr(module, "LEAST_ROWS", 1)
     pair = Pair.of(random_table(6, 12), random_table(7, 12), DIFFERENTIAL)
     score = torch.linspace(-0.5, 0.5, 12)
-    state = pair.enter(torch.arange(12)[:, None])
+    state = pair.start_anywhere(torch.arange(12)[:, None])
 
     children = best_children(pair, state, score, 9)
 

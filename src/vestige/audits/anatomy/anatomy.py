@@ -4,11 +4,11 @@ Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models",
 arXiv:1811.00513, section 5: histograms of log-probabilities (Figure 5), ranks against frequency
 (Figure 6), accuracy with silent hidden units (Figure 7).
 
-Differs from the paper: means have intervals that resample whole users or texts, and each
-difference has a null, the same difference of two random halves of the unseen text. A word that is
-rare in the counted text is on average commoner elsewhere, so the two texts differ for any model;
-groups of the same words do not. Units are silenced in several random orders, which are resampled
-too, and log ranks show what accuracy cannot, since rare words seldom have rank 1.
+Differs from the paper: means have intervals that resample users or texts, and each difference has a
+null, the same difference between two random halves of the unseen text. A word that is rare in the
+counted text is on average more frequent elsewhere, so the two texts differ for any model; groups of
+the same words do not. Units are silenced in several random orders, which are resampled too, and
+log ranks show what accuracy cannot, because rare words seldom have rank 1.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,10 +32,10 @@ from vestige.arguments import (
     TextColumn,
     UserColumn,
 )
-from vestige.audits.anatomy.findings import Numbers, unit_findings, word_findings
+from vestige.audits.anatomy.findings import RowIndex, unit_findings, word_findings
 from vestige.audits.anatomy.resampling import (
     Floats,
-    drawn_counts,
+    draw_counts,
     percentiles,
     ratio,
     resampled_sums,
@@ -45,11 +45,11 @@ from vestige.audits.anatomy.words import (
     Ids,
     ScoredWords,
     Texts,
-    encoded,
+    encode_texts,
     equal_bins,
     frequent_and_rest,
     group_weights,
-    known,
+    is_known,
     positions_by_frequency,
     read_words,
     targets_of,
@@ -72,14 +72,15 @@ ABLATED_FREQUENT = 0.1
 
 RESAMPLES = 1000
 CELLS = 40
-"""Of a histogram."""
+"""Number of cells of a histogram."""
 
-_FEW = 0.001
-"""Share of the words below the first edge of a histogram; the first cell counts them too."""
+_LOWEST_QUANTILE = 0.001
+"""Quantile of the log-probabilities at the first edge of a histogram; the first cell also counts
+lower ones."""
 
 _MEANS = ("share", "log_prob", "log_rank", "rank")
 _ABLATED = ("accuracy", "kept", "log_rank", "log_rank_lost")
-_NAMES = ("seen", "unseen")
+_TEXTS = ("seen", "unseen")
 
 Rows = list[dict[str, Any]]
 Pair = Sequence[ScoredWords]
@@ -88,8 +89,8 @@ Pair = Sequence[ScoredWords]
 Cell = tuple[str, str, float, float]
 """Figure, words, start and stop of a row."""
 
-Draw = Callable[[ScoredWords, Floats, np.random.Generator], Floats]
-"""(words, their weights, generator) -> statistics (1 + r, ...), first without resampling."""
+Measure = Callable[[ScoredWords, Floats, np.random.Generator], Floats]
+"""(words, their weights, generator) -> statistics (1 + r, ...) with their resamples."""
 
 
 @verb
@@ -118,15 +119,15 @@ def anatomy(
     frequency; and how fast accuracy falls when hidden units are set to zero. Memorization is a
     difference between the two texts, usually in rare words.
 
-    Intervals resample whole users if `user` is given, else whole texts. The null of a difference
-    is the same difference between two random halves of the unseen text. The result holds no text
-    and no user's name.
+    Intervals resample users if `user` is given, otherwise texts. The null of a difference is the
+    same difference between two random halves of the unseen text. The result contains no text and
+    no user's name.
 
     Args:
         model: the model to analyse, or its path.
         seen: text that the model was trained on.
         unseen: text of the same source that the model was not trained on.
-        frequencies: text whose words are counted; None: `seen`, as in the paper.
+        frequencies: text to count the words in; None: `seen`, as in the paper.
         frequent: share of the words that counts as frequent.
         bins: groups of words by frequency.
         orders: random orders in which hidden units are set to zero; 0: no such figure.
@@ -142,77 +143,80 @@ def anatomy(
         ValueError: an argument is out of bounds.
         VestigeError: a model or text cannot be read, or has nothing to compare.
     """
-    loaded = _language_model(run, model)
-    hidden = linear_head(loaded).in_features if orders else None
+    loaded = _load_model(run, model)
+    hidden_units = linear_head(loaded).in_features if orders else None
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
-    given = {"seen": seen, "unseen": unseen, "frequencies": frequencies}
+    sources = {"seen": seen, "unseen": unseen, "frequencies": frequencies}
     corpora = {
         role: run.corpus(role, data, source_column=source, **columns)
-        for role, data in given.items()
+        for role, data in sources.items()
         if data is not None
     }
     in_both = _texts_in_both(corpora["seen"], corpora["unseen"])
-    by_user = all(corpora[name].users is not None for name in _NAMES)
-    texts = [encoded(loaded, corpora[name]) for name in _NAMES]
+    by_user = all(corpora[name].users is not None for name in _TEXTS)
+    texts = [encode_texts(loaded, corpora[name]) for name in _TEXTS]
     words = []
-    for own, name in zip(texts, ("the seen text", "the unseen text"), strict=True):
+    for encoded, name in zip(texts, ("the seen text", "the unseen text"), strict=True):
         with run.progress(f"reading {name}") as step:
-            words.append(read_words(loaded, own, by_user=by_user, name=name, progress=step))
+            words.append(read_words(loaded, encoded, by_user=by_user, name=name, progress=step))
     counted = targets_of(texts[0])
     if frequencies is not None:
         counted = encode(corpora["frequencies"], loaded.vocabulary)
     positions = positions_by_frequency(
-        np.asarray(counted.tokens)[known(counted, loaded.vocabulary)],
-        np.concatenate([one.tokens for one in words]),
+        np.asarray(counted.tokens)[is_known(counted, loaded.vocabulary)],
+        np.concatenate([scored.tokens for scored in words]),
         loaded.vocab_size,
     )
     rows = _frequency_rows(words, positions, frequent=frequent, bins=bins, seed=run.seed)
-    if hidden is not None:
-        masks = random_maskings(hidden, SILENCED, orders=orders, seed=run.seed)
+    if hidden_units is not None:
+        masks = random_maskings(hidden_units, SILENCED, orders=orders, seed=run.seed)
         generator = np.random.default_rng([run.seed, 99])
         ablated = []
-        for own, one, name in zip(texts, words, _NAMES, strict=True):
+        for encoded, scored, name in zip(texts, words, _TEXTS, strict=True):
             with run.progress(f"silencing units, {name} text") as step:
-                drawn = one.some(ablation_words, generator)
-                ablated.append(_silenced(loaded, own, drawn, masks, step))
+                sample = scored.sample_texts(ablation_words, generator)
+                ablated.append(_silenced(loaded, encoded, sample, masks, step))
         rows += _ablation_rows(ablated, positions, seed=run.seed)
-    numbers = Numbers(rows)
     summary: dict[str, Any] = {"unit": "users" if by_user else "texts"}
-    for name, one in zip(_NAMES, words, strict=True):
-        sizes = {"units": one.n, "texts": len(corpora[name]), "words": len(one)}
-        summary |= {f"{name}_{what}": number for what, number in sizes.items()}
+    for name, scored in zip(_TEXTS, words, strict=True):
+        summary |= {
+            f"{name}_units": scored.n,
+            f"{name}_texts": len(corpora[name]),
+            f"{name}_words": len(scored),
+        }
+    index = RowIndex(rows)
     summary |= {
         "texts_in_both": in_both,
         "table_words": int(positions.max()),
         "counted": "seen text" if frequencies is None else "given text",
         "frequent": frequent,
-        **word_findings(numbers),
+        **word_findings(index),
         "orders": orders,
-        "hidden_units": hidden,
+        "hidden_units": hidden_units,
         "ablated_frequent": ABLATED_FREQUENT,
-        **unit_findings(numbers),
+        **unit_findings(index),
         "confidence": 0.95,
     }
     return Result(kind="Anatomy", rows=rows, summary=summary)
 
 
-def _language_model(run: Session, given: Any) -> Any:
-    """A model of next words, of translation or of dialogue, in evaluation mode."""
+def _load_model(run: Session, source: Any) -> Any:
+    """A language model, or a model of translation or dialogue, in evaluation mode."""
     try:
-        return run.model("model", given)
-    except AccessDenied as refused:
+        return run.model("model", source)
+    except AccessDenied as denied:
         try:
-            loaded = load_seq2seq(fspath(given), device=run.device)
+            model = load_seq2seq(fspath(source), device=run.device)
         except ModelError:
-            raise refused from None
-    run.record_model("model", given, loaded)
-    return loaded
+            raise denied from None
+    run.record_model("model", source, model)
+    return model
 
 
 def _texts_in_both(seen: Corpus, unseen: Corpus) -> int:
     """Number of unseen texts that are also in the seen text."""
-    texts_seen = set(seen)
-    both = sum(text in texts_seen for text in unseen)
+    seen_texts = set(seen)
+    both = sum(text in seen_texts for text in unseen)
     if len(unseen) and both == len(unseen):
         raise DataError(
             f"all {both} unseen texts are also in the seen text",
@@ -222,40 +226,44 @@ def _texts_in_both(seen: Corpus, unseen: Corpus) -> int:
 
 
 def _frequency_rows(words: Pair, positions: Ids, *, frequent: float, bins: int, seed: int) -> Rows:
-    """Figures 5 and 6, and the means behind Figure 5."""
+    """Figures 5 and 6, and the means of the groups of Figure 5."""
     size = int(positions.max())
     panels = frequent_and_rest(size, frequent)
-    matched = [one._replace(name=f"{one.name}, same words", matched=True) for one in panels[1:]]
+    matched = [
+        group._replace(name=f"{group.name}, same words", matched=True) for group in panels[1:]
+    ]
     groups = [*panels, *matched, *equal_bins(size, bins)]
 
-    def means(own: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
-        ranks = own.ranks.astype(np.float64)
-        columns = (np.ones(len(own)), own.log_probs, np.log(ranks), ranks)
-        inside = unit_sums(own, weights, columns)
-        every = np.broadcast_to(np.bincount(own.units)[:, None, None], (*inside.shape[:2], 1))
-        sums = np.concatenate([every, inside], axis=2)
-        drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
-        share = ratio(drawn[:, :, 1:2], drawn[:, :, :1])
-        return np.concatenate([share, ratio(drawn[:, :, 2:], drawn[:, :, 1:2])], axis=2)
+    def means(scored: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
+        ranks = scored.ranks.astype(np.float64)
+        columns = (np.ones(len(scored)), scored.log_probs, np.log(ranks), ranks)
+        in_group = unit_sums(scored, weights, columns)
+        n, g, _ = in_group.shape
+        all_words = np.broadcast_to(np.bincount(scored.units)[:, None, None], (n, g, 1))
+        sums = np.concatenate([all_words, in_group], axis=2)
+        resampled = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
+        share = ratio(resampled[:, :, 1:2], resampled[:, :, :1])
+        return np.concatenate([share, ratio(resampled[:, :, 2:], resampled[:, :, 1:2])], axis=2)
 
     cells = [("ranks" if g.name == "bin" else "means", g.name, g.start, g.stop) for g in groups]
-    rows = _histograms(words, positions, panels[1:])
-    for text, draws, counts in _contrasts(words, groups, positions, means, (seed, 0)):
-        rows += _rows(text, cells, _MEANS, draws, counts)
+    rows = _histogram_rows(words, positions, panels[1:])
+    for text, statistics, counts in _texts_and_gaps(words, groups, positions, means, (seed, 0)):
+        rows += _rows(text, cells, _MEANS, statistics, counts)
     return rows
 
 
-def _histograms(words: Pair, positions: Ids, groups: Sequence[Group]) -> Rows:
+def _histogram_rows(words: Pair, positions: Ids, groups: Sequence[Group]) -> Rows:
     """Shares of words by log-probability."""
-    lowest = np.floor(np.quantile(np.concatenate([one.log_probs for one in words]), _FEW))
-    edges = np.linspace(min(-1.0, float(lowest)), 0.0, CELLS + 1)
+    log_probs = np.concatenate([scored.log_probs for scored in words])
+    lowest = float(np.floor(np.quantile(log_probs, _LOWEST_QUANTILE)))
+    edges = np.linspace(min(-1.0, lowest), 0.0, CELLS + 1)
     rows: Rows = []
     for group in groups:
         cells = [("log-probabilities", group.name, a, b) for a, b in pairwise(edges)]
-        for text, own in zip(_NAMES, words, strict=True):
-            inside = own.log_probs[group.holds(positions[own.tokens])]
-            counts = np.histogram(np.clip(inside, edges[0], 0.0), edges)[0]
-            shares = ratio(counts, len(inside))
+        for text, scored in zip(_TEXTS, words, strict=True):
+            in_group = scored.log_probs[group.contains(positions[scored.tokens])]
+            counts = np.histogram(np.clip(in_group, edges[0], 0.0), edges)[0]
+            shares = ratio(counts, len(in_group))
             rows += _rows(text, cells, ("share",), shares[None, :, None], counts)
     return rows
 
@@ -263,71 +271,82 @@ def _histograms(words: Pair, positions: Ids, groups: Sequence[Group]) -> Rows:
 def _silenced(
     model: Any, texts: Texts, words: ScoredWords, masks: Masks, step: Step
 ) -> ScoredWords:
-    """The words with ranks (o, 1 + f, w): by order, of the whole model and with silent units."""
+    """The words with ranks (o, 1 + f, w): by order, without and with silent units."""
     orders, _, width = masks.shape
-    found = silenced_ranks(model, texts, words.places, masks.reshape(-1, width), progress=step)
-    whole = np.broadcast_to(words.ranks, (orders, 1, len(words)))
-    silent = found.reshape(orders, -1, len(words))
-    return replace(words, ranks=np.concatenate([whole, silent], axis=1))
+    ranks = silenced_ranks(model, texts, words.indices, masks.reshape(-1, width), progress=step)
+    silent = ranks.reshape(orders, -1, len(words))
+    complete = np.broadcast_to(words.ranks, (orders, 1, len(words)))
+    return replace(words, ranks=np.concatenate([complete, silent], axis=1))
 
 
 def _ablation_rows(words: Pair, positions: Ids, *, seed: int) -> Rows:
     """Figure 7, from words with their ranks by order and share of silent units, 0 first."""
     orders, shares = len(words[0].ranks), (0.0, *SILENCED)
-    turns = np.full((1 + RESAMPLES, orders), 1 / orders)  # weights of the orders
+    order_weights = np.full((1 + RESAMPLES, orders), 1 / orders)
     if orders > 1:
-        drawn = drawn_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
-        turns[1:] = drawn / (orders - 1)
+        draws = draw_counts(orders, RESAMPLES, np.random.default_rng([seed, 0]))
+        order_weights[1:] = draws / (orders - 1)
     groups = frequent_and_rest(int(positions.max()), ABLATED_FREQUENT)
 
-    def curves(own: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
-        ranks = own.ranks.reshape(-1, len(own))
-        columns = (column for one in ranks for column in (one == 1, np.log(one), np.ones(len(one))))
-        sums = unit_sums(own, weights, columns).reshape(own.n, len(groups), orders, -1, 3)
-        drawn = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
-        means = ratio(drawn[..., :2], drawn[..., 2:])
-        accuracy, log_rank = np.moveaxis(np.einsum("rgosm,ro->rsgm", means, turns), -1, 0)
+    def curves(scored: ScoredWords, weights: Floats, generator: np.random.Generator) -> Floats:
+        columns = (
+            column
+            for ranks in scored.ranks.reshape(-1, len(scored))
+            for column in (ranks == 1, np.log(ranks), np.ones(len(ranks)))
+        )
+        sums = unit_sums(scored, weights, columns)
+        sums = sums.reshape(scored.n, len(groups), orders, -1, 3)
+        resampled = resampled_sums(sums, resamples=RESAMPLES, generator=generator)
+        means = ratio(resampled[..., :2], resampled[..., 2:])
+        means = np.einsum("rgosm,ro->rsgm", means, order_weights)
+        accuracy, log_rank = np.moveaxis(means, -1, 0)
         kept, lost = ratio(accuracy, accuracy[:, :1]), log_rank - log_rank[:, :1]
-        table = np.stack((accuracy, kept, log_rank, lost), axis=-1)
-        return np.concatenate([table, table[:, :, 1:2] - table[:, :, 2:]], axis=2)
+        by_group = np.stack((accuracy, kept, log_rank, lost), axis=-1)
+        frequent_minus_rest = by_group[:, :, 1:2] - by_group[:, :, 2:]
+        return np.concatenate([by_group, frequent_minus_rest], axis=2)
 
     names = [*(group.name for group in groups), "frequent - rest"]
     cells = [("ablation", name, share, share) for share in shares for name in names]
     rows: Rows = []
-    for text, draws, counts in _contrasts(words, groups, positions, curves, (seed, 1)):
-        flat = draws.reshape(len(draws), len(cells), len(_ABLATED))
-        every = np.tile([*counts, counts[1:].min()], len(shares))
-        rows += _rows(text, cells, _ABLATED, flat, every)
+    for text, statistics, counts in _texts_and_gaps(words, groups, positions, curves, (seed, 1)):
+        flat = statistics.reshape(len(statistics), len(cells), len(_ABLATED))
+        cell_counts = np.tile([*counts, counts[1:].min()], len(shares))
+        rows += _rows(text, cells, _ABLATED, flat, cell_counts)
     return rows
 
 
-def _contrasts(
-    words: Pair, groups: Sequence[Group], positions: Ids, draw: Draw, stream: tuple[int, int]
+def _texts_and_gaps(
+    words: Pair, groups: Sequence[Group], positions: Ids, measure: Measure, stream: tuple[int, int]
 ) -> Iterator[tuple[str, Floats, Ids]]:
-    """Statistics and numbers of words of both texts, their gap, and its null."""
+    """Statistics and word counts of both texts, of their gap, and of its null.
+
+    `stream` is the seed and the number of the random generators.
+    """
     (_, unseen), (seed, first) = words, stream
     halves = unseen.halves(np.random.default_rng([seed, first]))
     pairs = [("gap", words)]
     if all(map(len, halves)):
         pairs.append(("null", [unseen.take(half) for half in halves]))
-    for number, (text, pair) in enumerate(pairs, start=first + 1):
+    for number, (name, pair) in enumerate(pairs, start=first + 1):
         generator = np.random.default_rng([seed, number])
-        draws, counts = [], []
-        for own, other in (pair, pair[::-1]):
-            weights = group_weights(groups, own, other, positions)
-            draws.append(draw(own, weights, generator))
+        statistics, counts = [], []
+        for scored, other in (pair, pair[::-1]):
+            weights = group_weights(groups, scored, other, positions)
+            statistics.append(measure(scored, weights, generator))
             counts.append(np.count_nonzero(weights, axis=1))
-        if text == "gap":
-            yield from zip(_NAMES, draws, counts, strict=True)
-        yield text, draws[0] - draws[1], np.minimum(*counts)
+        if name == "gap":
+            yield from zip(_TEXTS, statistics, counts, strict=True)
+        yield name, statistics[0] - statistics[1], np.minimum(*counts)
 
 
 def _rows(
-    text: str, cells: Sequence[Cell], measures: Sequence[str], draws: Floats, counts: Ids
+    text: str, cells: Sequence[Cell], measures: Sequence[str], statistics: Floats, counts: Ids
 ) -> Rows:
     """One row for each cell and measure of statistics (1 + r, c, m); r = 0 has no intervals."""
-    none = np.full_like(draws[0], np.nan)
-    numbers = percentiles(draws) if len(draws) > 1 else np.stack([draws[0], none, none])
+    none = np.full_like(statistics[0], np.nan)
+    numbers = (
+        percentiles(statistics) if len(statistics) > 1 else np.stack([statistics[0], none, none])
+    )
     return [
         {
             "figure": figure,

@@ -1,4 +1,4 @@
-"""The summary of an anatomy, from its rows, and its sentences."""
+"""The findings of an anatomy: entries of its summary, and sentences."""
 
 from collections.abc import Callable, Iterable
 from math import exp
@@ -9,14 +9,14 @@ from vestige.reports.words import NOTHING, Row, listed, percent
 _TEXTS = ("seen", "unseen")
 _DIFFERENCES = (("gap", ""), ("null", "_null"))
 _GROUPS = ("frequent", "rest", "frequent, same words", "rest, same words")
-"""Only "same words" compare fairly if words are counted in the seen text: the other groups are
+"""If words are counted in the seen text, only "same words" are comparable: the other groups have
 different words in each text, for any model."""
 
 _EMPTY: Row = {"value": None, "low": None, "high": None, "start": None, "stop": None, "n": 0}
 
 
-class Numbers(dict[tuple[object, ...], Row]):
-    """Rows by figure, text, words, measure, and perhaps start; a row of Nones if missing."""
+class RowIndex(dict[tuple[object, ...], Row]):
+    """Rows by figure, text, words, measure and optionally start; a missing row is empty."""
 
     def __init__(self, rows: Iterable[Row]) -> None:
         for row in rows:
@@ -28,64 +28,64 @@ class Numbers(dict[tuple[object, ...], Row]):
         return _EMPTY
 
     def starts(self, figure: str) -> list[Any]:
-        """The starts in a figure in their order: of silent units their shares, 0 first."""
+        """The starts of a figure in order; in the ablation, shares of silent units from 0 on."""
         return list(dict.fromkeys(row["start"] for row in self.values() if row["figure"] == figure))
 
 
-def word_findings(numbers: Numbers) -> dict[str, Any]:
-    """Perplexities, shares and gaps; differences are seen less unseen, natural logarithms."""
-    found: dict[str, Any] = {}
+def word_findings(rows: RowIndex) -> dict[str, Any]:
+    """Perplexities, shares and gaps; gaps are seen minus unseen, in natural logarithms."""
+    findings: dict[str, Any] = {}
     for text in _TEXTS:
-        mean = numbers["means", text, "all", "log_prob"]
-        found[f"perplexity_{text}"] = _exp(mean["value"], -1)
-    found |= _ends("perplexity_ratio", as_ratio(numbers["means", "gap", "all", "log_prob"]))
+        mean = rows["means", text, "all", "log_prob"]
+        findings[f"perplexity_{text}"] = _exp(mean["value"], -1)
+    findings |= _columns("perplexity_ratio", as_ratio(rows["means", "gap", "all", "log_prob"]))
     for text in _TEXTS:
-        found[f"frequent_share_{text}"] = numbers["means", text, "frequent", "share"]["value"]
+        findings[f"frequent_share_{text}"] = rows["means", text, "frequent", "share"]["value"]
     for words in _GROUPS:
         name = words.replace(", ", "_").replace(" ", "_")
         for text, ending in _DIFFERENCES:
-            log_rank = numbers["means", text, words, "log_rank"]
-            found |= _ends(
-                f"log_prob_gap_{name}{ending}", numbers["means", text, words, "log_prob"]
-            )
-            found |= _ends(f"rank_ratio_{name}{ending}", as_ratio(log_rank, sign=-1))
-    return found
+            log_prob = rows["means", text, words, "log_prob"]
+            log_rank = rows["means", text, words, "log_rank"]
+            findings |= _columns(f"log_prob_gap_{name}{ending}", log_prob)
+            findings |= _columns(f"rank_ratio_{name}{ending}", as_ratio(log_rank, sign=-1))
+    return findings
 
 
-def unit_findings(numbers: Numbers) -> dict[str, Any]:
-    """What is kept and lost at the share of silent units that is nearest to a half."""
-    shares = numbers.starts("ablation")[1:]
+def unit_findings(rows: RowIndex) -> dict[str, Any]:
+    """Kept accuracy and lost ranks at the share of silent units nearest to a half."""
+    shares = rows.starts("ablation")[1:]
     half = min(shares, key=lambda share: (abs(share - 0.5), share), default=None)
-    found: dict[str, Any] = {"silenced": half}
+    findings: dict[str, Any] = {"silenced": half}
     if half is None:
-        return found
+        return findings
 
     def fall(text: str, words: str) -> Row:
-        return as_ratio(numbers["ablation", text, words, "log_rank_lost", half])
+        return as_ratio(rows["ablation", text, words, "log_rank_lost", half])
 
     for text in _TEXTS:
         for words in ("frequent", "rest"):
-            found |= _ends(f"kept_{words}_{text}", numbers["ablation", text, words, "kept", half])
-            found |= _ends(f"rank_fall_{words}_{text}", fall(text, words))
-    difference = numbers["ablation", "seen", "frequent - rest", "kept", half]
-    found |= _ends("kept_difference", difference)
-    found |= _ends("rank_fall_rest_ratio", fall("gap", "rest"))
-    return found | _ends("rank_fall_rest_null", fall("null", "rest"))
+            kept = rows["ablation", text, words, "kept", half]
+            findings |= _columns(f"kept_{words}_{text}", kept)
+            findings |= _columns(f"rank_fall_{words}_{text}", fall(text, words))
+    difference = rows["ablation", "seen", "frequent - rest", "kept", half]
+    findings |= _columns("kept_difference", difference)
+    findings |= _columns("rank_fall_rest_ratio", fall("gap", "rest"))
+    return findings | _columns("rank_fall_rest_null", fall("null", "rest"))
 
 
-def _ends(name: str, row: Row) -> dict[str, Any]:
+def _columns(name: str, row: Row) -> dict[str, Any]:
     return {name: row["value"], f"{name}_low": row["low"], f"{name}_high": row["high"]}
 
 
 def as_ratio(row: Row, *, sign: int = 1) -> Row:
-    """The exponential of a difference of logarithms with its interval; of its negative if -1."""
+    """A difference of logarithms as a ratio with its interval; inverted if the sign is -1."""
     value, low, high = (_exp(row[name], sign) for name in ("value", "low", "high"))
     low, high = (low, high) if sign > 0 else (high, low)
     return {"value": value, "low": low, "high": high}
 
 
 def _exp(value: float | None, sign: int) -> float | None:
-    """exp of the signed value; None beyond what a float holds."""
+    """exp of the signed value; None if it is missing or too large for a float."""
     return exp(sign * value) if value is not None and sign * value < 700 else None
 
 
@@ -116,19 +116,20 @@ def sentences_of(summary: Row) -> list[str]:
 
 
 def _answer(summary: Row) -> str:
-    """By the intervals of the words that both texts have."""
-    frequent, rest = (f"rank_ratio_{one}_same_words" for one in ("frequent", "rest"))
-    lows = summary[f"{frequent}_low"], summary[f"{rest}_low"]
-    if None in lows:
+    """The answer, from the intervals of the words that are in both texts."""
+    frequent = summary["rank_ratio_frequent_same_words_low"]
+    rest = summary["rank_ratio_rest_same_words_low"]
+    if frequent is None or rest is None:
         return "There is too little text for an answer."
-    match [low > 1 for low in lows]:
+    match [frequent > 1, rest > 1]:
         case [False, False]:
             return "No memorization shown: the same words rank no higher in seen text."
         case [True, False]:
             return "The model memorized frequent words only."
         case [False, True]:
             return "The model memorized the rarer words only."
-    more = ", the rarer ones more" if lows[1] > summary[f"{frequent}_high"] else ""
+    rest_more = rest > summary["rank_ratio_frequent_same_words_high"]
+    more = ", the rarer ones more" if rest_more else ""
     return f"The model memorized frequent and rarer words{more}."
 
 
@@ -148,13 +149,13 @@ def _silenced(summary: Row) -> list[str]:
         if summary[f"kept_{words}_seen"] is not None
     ]
     silent = f"With {percent(summary['silenced'])} of the hidden units silent, "
-    found = [f"{silent}{listed(falls)}."] if falls else []
-    return found + ([f"In seen text, {listed(kept)} remain."] if kept else [])
+    sentences = [f"{silent}{listed(falls)}."] if falls else []
+    return sentences + ([f"In seen text, {listed(kept)} remain."] if kept else [])
 
 
 def _times(summary: Row, name: str) -> str:
-    found = {end or "value": summary[f"{name}{end and '_'}{end}"] for end in ("", "low", "high")}
-    return cell(found, number, unit=" times")
+    row = {"value": summary[name], "low": summary[f"{name}_low"], "high": summary[f"{name}_high"]}
+    return cell(row, number, unit=" times")
 
 
 def cell(row: Row, show: Callable[[float | None], str], unit: str = "") -> str:
@@ -170,5 +171,5 @@ def ratio_cell(row: Row, *, sign: int = 1) -> str:
 
 
 def number(value: float | None) -> str:
-    """A ratio or perplexity: whole from a hundred on."""
+    """A ratio or perplexity, without decimals from a hundred on."""
     return NOTHING if value is None else f"{value:,.{0 if value >= 100 else 2}f}"

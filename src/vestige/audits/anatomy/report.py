@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from vestige.audits.anatomy.findings import Numbers, cell, ratio_cell, sentences_of
+from vestige.audits.anatomy.findings import RowIndex, cell, ratio_cell, sentences_of
 from vestige.reports.blocks import Prose, Table
 from vestige.reports.charts import ACCENT, BROAD, INK, Chart, Figure, alt, inline, titled
 from vestige.reports.report import Report, lines
@@ -25,7 +25,7 @@ RANKS = (
 SILENCED = ("silent", "frequent, seen", "rest, seen", "frequent, unseen", "rest, unseen")
 _KEY = "In brackets: the 95% interval."
 _LINES = "Solid: seen text; dashed: unseen text."
-_IN_THE_TABLES = "(log_prob_gap|rank_ratio|rank_fall|kept|perplexity_ratio)_.*"
+_IN_TABLES = "(log_prob_gap|rank_ratio|rank_fall|kept|perplexity_ratio)_.*"
 LIMITS = (
     "Seen and unseen text must differ in training only. Another time, topic or group of people "
     "makes the same differences, and the null does not show that.",
@@ -41,26 +41,26 @@ LIMITS = (
 
 
 def anatomy_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of an "Anatomy" run; no text is in it."""
+    """The report of an "Anatomy" run; it contains no text."""
     rows, summary = run.rows, run.summary
-    numbers, silent = Numbers(rows), summary["silenced"] is not None
+    index, has_ablation = RowIndex(rows), summary["silenced"] is not None
     answer, *sentences = sentences_of(summary)
-    drawn = CHARTS if silent else CHARTS[:-1]
-    tables = [_words(numbers), _ranks(numbers)]
-    if silent:
+    charts = CHARTS if has_ablation else CHARTS[:-1]
+    tables = [_words(index), _ranks(index)]
+    if has_ablation:
         title = "Ranks with silent units, times those of the whole model"
-        tables.append(_silent(numbers, "Accuracy with silent units", "accuracy", _share))
-        tables.append(_silent(numbers, title, "log_rank_lost", ratio_cell))
+        tables.append(_silent(index, "Accuracy with silent units", "accuracy", _share))
+        tables.append(_silent(index, title, "log_rank_lost", ratio_cell))
     return Report(
         title="Which words does the model memorize?",
         answer=answer,
         evidence=lines(" ".join(sentences)),
         blocks=(
-            *(Figure(draw=partial(draw, rows), caption=text, slim=True) for draw, text in drawn),
+            *(Figure(draw=partial(draw, rows), caption=text, slim=True) for draw, text in charts),
             *tables,
             Prose(title="How it was measured", lines=(_method(summary),)),
         ),
-        facts=pairs(summary, show_secrets=show_secrets, left_out=_IN_THE_TABLES),
+        facts=pairs(summary, show_secrets=show_secrets, left_out=_IN_TABLES),
         limits=LIMITS,
     )
 
@@ -83,9 +83,9 @@ def _method(summary: Row) -> str:
     )
 
 
-def _words(numbers: Numbers) -> Table:
+def _words(index: RowIndex) -> Table:
     def means(text: str, words: str, measure: str = "log_prob") -> Row:
-        return numbers["means", text, words, measure]
+        return index["means", text, words, measure]
 
     rows = [
         (
@@ -102,27 +102,28 @@ def _words(numbers: Numbers) -> Table:
     return Table(title="Log-probabilities", columns=WORDS, rows=tuple(rows), key=_KEY)
 
 
-def _ranks(numbers: Numbers) -> Table:
+def _ranks(index: RowIndex) -> Table:
     rows = []
-    for start in numbers.starts("ranks"):
-        seen, unseen = (numbers["ranks", text, "bin", "rank", start] for text in ("seen", "unseen"))
-        gap, null = (numbers["ranks", text, "bin", "log_rank", start] for text in ("gap", "null"))
+    for start in index.starts("ranks"):
+        seen, unseen = (index["ranks", text, "bin", "rank", start] for text in ("seen", "unseen"))
+        gap, null = (index["ranks", text, "bin", "log_rank", start] for text in ("gap", "null"))
         means = (cell(row, partial(decimal, digits=0)) for row in (seen, unseen))
         times = (ratio_cell(row, sign=-1) for row in (gap, null))
-        places = f"{whole(start)} to {whole(seen['stop'])}"
-        rows.append((places, whole(seen["n"]), *means, *times))
+        positions = f"{whole(start)} to {whole(seen['stop'])}"
+        rows.append((positions, whole(seen["n"]), *means, *times))
     return Table(title="Ranks by frequency", columns=RANKS, rows=tuple(rows), key=_KEY)
 
 
-def _silent(numbers: Numbers, title: str, measure: str, shown: Callable[[Row], str]) -> Table:
-    """A measure by share of silent units; a loss begins with the first silent units."""
+def _silent(index: RowIndex, title: str, measure: str, format: Callable[[Row], str]) -> Table:
+    """A measure by share of silent units; a loss has no row for the share 0."""
     columns = [(text, words) for text in ("seen", "unseen") for words in _PANELS]
+    shares = index.starts("ablation")
     rows = [
         (
             percent(share),
-            *(shown(numbers["ablation", *column, measure, share]) for column in columns),
+            *(format(index["ablation", *column, measure, share]) for column in columns),
         )
-        for share in numbers.starts("ablation")[measure == "log_rank_lost" :]
+        for share in (shares[1:] if measure == "log_rank_lost" else shares)
     ]
     return Table(title=title, columns=SILENCED, rows=tuple(rows), key=_KEY)
 
@@ -132,41 +133,41 @@ def _share(row: Row) -> str:
 
 
 _HEIGHT = 220
-_LEAST = 0.02  # least end of an axis of accuracies
-_NARROW = 400  # pixels; below it, panels are stacked
-_ASIDE = 130  # pixels of two panels' axes
+_MIN_TOP = 0.02  # least upper end of the axis of accuracies
+_NARROW = 400  # pixels; below this width, panels are stacked
+_AXES = 130  # pixels for the axes of two panels
 
 
 def log_probabilities(rows: Sequence[Row], width: int = BROAD) -> Chart:
     """Histograms of frequent words and of the rest, as in Figure 5."""
-    own = [row for row in rows if row["figure"] == "log-probabilities"]
-    last = max((row["stop"] for row in own), default=0.0)
-    ended = [{**row, "start": row["stop"]} for row in own if row["stop"] == last]
+    cells = [row for row in rows if row["figure"] == "log-probabilities"]
+    last = max((row["stop"] for row in cells), default=0.0)
+    ends = [{**row, "start": row["stop"]} for row in cells if row["stop"] == last]
     x = alt.X("start:Q", title="log-probability of the true word", axis=alt.Axis(tickCount=6))
     y = partial(alt.Y, title="share of words", axis=alt.Axis(format="~p", tickCount=5))
-    return _panels([*own, *ended], x, y, width, interpolate="step-after")
+    return _panels([*cells, *ends], x, y, width, interpolate="step-after")
 
 
 def ranks(rows: Sequence[Row], width: int = BROAD) -> Chart:
     """Mean predicted rank by position in the table of frequencies, as in Figure 6."""
-    own = [
+    bins = [
         {**row, "start": (row["start"] + row["stop"]) / 2}
         for row in rows
         if (row["figure"], row["measure"]) == ("ranks", "rank")
     ]
     x = alt.X("start:Q", title="position of the word by frequency (1 is the commonest)")
     y = partial(alt.Y, title="mean rank in the predictions", scale=alt.Scale(type="log"))
-    return _curves(own, x, y).properties(width=width - _ASIDE // 2, height=_HEIGHT + 40)
+    return _curves(bins, x, y).properties(width=width - _AXES // 2, height=_HEIGHT + 40)
 
 
 def accuracy(rows: Sequence[Row], width: int = BROAD) -> Chart:
     """Accuracy by the share of silent units, as in Figure 7."""
-    own = [row for row in rows if row["measure"] == "accuracy"]
-    top = max([_LEAST, *(row["high"] or row["value"] or 0.0 for row in own)])
+    accuracies = [row for row in rows if row["measure"] == "accuracy"]
+    top = max([_MIN_TOP, *(row["high"] or row["value"] or 0.0 for row in accuracies)])
     axis, scale = alt.Axis(format="~p", tickCount=5), alt.Scale(domain=[0, top], nice=True)
     x = alt.X("start:Q", title="silent hidden units", axis=axis)
     y = partial(alt.Y, title="accuracy", axis=axis, scale=scale)
-    return _panels(own, x, y, width)
+    return _panels(accuracies, x, y, width)
 
 
 CHARTS = (
@@ -192,8 +193,11 @@ def _curves(rows: Sequence[Row], x: Any, y: Any, **line: Any) -> Chart:
     layers = []
     names = ("start", "value", "low", "high")
     for text, colour, dash in (("seen", ACCENT, [1, 0]), ("unseen", INK, [5, 3])):
-        own = [row for row in rows if row["text"] == text and row["value"] is not None]
-        points = [{name: row[name] for name in names} for row in own]
+        points = [
+            {name: row[name] for name in names}
+            for row in rows
+            if row["text"] == text and row["value"] is not None
+        ]
         bands = [point for point in points if point["low"] is not None]
         band = inline(bands).mark_area(fill=colour, opacity=0.15)
         curve = inline(points).mark_line(stroke=colour, strokeWidth=2, strokeDash=dash, **line)
@@ -203,13 +207,13 @@ def _curves(rows: Sequence[Row], x: Any, y: Any, **line: Any) -> Chart:
 
 def _panels(rows: Sequence[Row], x: Any, y: Any, width: int, **line: Any) -> Chart:
     """Frequent words and the rest, side by side or stacked."""
-    narrow = width < _NARROW
-    own = width - _ASIDE // 2 if narrow else (width - _ASIDE) // 2
+    is_narrow = width < _NARROW
+    panel_width = width - _AXES // 2 if is_narrow else (width - _AXES) // 2
     panels = [
         _curves([row for row in rows if row["words"] == words], x, y, **line).properties(
-            width=own, height=_HEIGHT, title=titled(title, fontSize=13)
+            width=panel_width, height=_HEIGHT, title=titled(title, fontSize=13)
         )
         for words, title in _PANELS.items()
     ]
-    together = alt.vconcat if narrow else alt.hconcat
-    return together(*panels, spacing=18).resolve_scale(y="independent")
+    concatenate = alt.vconcat if is_narrow else alt.hconcat
+    return concatenate(*panels, spacing=18).resolve_scale(y="independent")

@@ -72,63 +72,64 @@ def compare(
     from vestige.audits.comparison.comparison import compare_defences
     from vestige.audits.comparison.measurements import measure_models
     from vestige.audits.comparison.trainings import (
-        listed,
+        as_arguments,
         load_trainings,
-        shared_text,
         undefended,
         user_samples,
+        utility_text,
     )
 
-    run.chosen(runs=listed(runs))
+    run.chosen(runs=as_arguments(runs))
     trainings = load_trainings(runs, device=run.device)
-    names = [one.name for one in trainings]
-    for place, one in enumerate(trainings):
-        number = f" {names[:place].count(one.name) + 1}" if names.count(one.name) > 1 else ""
-        run.record_model(f"{one.name}{number}", one.source, one.model)
+    names = [training.name for training in trainings]
+    for index, training in enumerate(trainings):
+        name = training.name
+        number = f" {names[:index].count(name) + 1}" if names.count(name) > 1 else ""
+        run.record_model(f"{name}{number}", training.source, training.model)
     base = undefended(trainings, baseline)
     run.configuration["baseline"] = base
     columns: dict[str, Any] = {"format": format, "text": text, "user": user, "limit": limit}
     corpus = None if test is None else run.corpus("test", test, **columns)
     notes = list[str]()
     canaries = _canaries(run, manifest, trainings[0].model, notes)
-    encoded = shared_text(trainings, corpus, notes)
+    encoded = utility_text(trainings, corpus, notes)
     samples = user_samples(trainings, base, encoded, notes)
     if not canaries and encoded is None:
         raise ValueError("there is nothing to measure: give `manifest`, `test`, or both")
     with run.progress("comparing") as step:
-        measured, more = measure_models(
+        measured, more_notes = measure_models(
             trainings, canaries=canaries, test=encoded, seed=run.seed, progress=step
         )
-    found = compare_defences(
+    result = compare_defences(
         measured,
         baseline=base,
         users=None if encoded is None else encoded.users,
         samples=samples,
         k=group,
         tolerance=tolerance,
-        notes=[*notes, *more],
+        notes=[*notes, *more_notes],
     )
-    for note in found.summary["notes"]:
+    for note in result.summary["notes"]:
         run.log(note)
-    return found
+    return result
 
 
 def _canaries(
     run: Session, manifest: "ManifestLike | None", first: "LanguageModel", notes: list[str]
 ) -> "tuple[Canary, ...]":
-    """The canaries with the models' ids, or a note that there are none."""
+    """The canaries with the models' ids; without a manifest, a note and no canaries."""
     from vestige.data.canaries.texts import load_canaries
     from vestige.errors import DataError
 
     if manifest is None:
         notes.append("Leakage was not measured: give --manifest of the planted canaries.")
         return ()
-    sealed, canaries = load_canaries(manifest, first.vocabulary, run.monitor)
-    if sealed.turn is not None:
+    loaded, canaries = load_canaries(manifest, first.vocabulary, run.monitor)
+    if loaded.turn is not None:
         raise DataError(
             "the canaries of the manifest are turns of conversations, and these models read "
             "running text",
             remedy="Measure each model with `vestige exposure` and `vestige extract`.",
         )
-    run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
+    run.data |= {"manifest": loaded.sha256, "planted": loaded.planted}
     return canaries

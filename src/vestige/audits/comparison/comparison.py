@@ -5,10 +5,10 @@ Language Models", NAACL: Table 1 and Figures 2 to 4 compare trainings at similar
 
 Differs from the paper: each defence has several trainings with different seeds, measured on the
 same canaries and documents; every difference from the undefended trainings has an interval over
-trainings and canaries or documents (`metrics.comparison`); the intervals hold
-together for all defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`).
-A verdict of "helps" or "worse" needs an interval of exposure that excludes 0, so trainings that
-differ only in their seeds get one as rarely as the intervals miss.
+trainings and canaries or documents (`metrics.comparison`); the intervals hold together for all
+defences (Bonferroni); and equal perplexity is shown, not assumed (see `verdict`). A verdict of
+"helps" or "worse" needs an interval of exposure that excludes 0, so trainings that differ only in
+their seeds get one as rarely as the intervals miss.
 """
 
 import math
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from vestige.audits.comparison import verdict
 from vestige.audits.comparison.claim import above_controls, claim_of
-from vestige.audits.comparison.groups import Group, by_name
+from vestige.audits.comparison.groups import SeedGroup, by_name
 from vestige.audits.comparison.measurements import MeasuredTraining
 from vestige.audits.comparison.verdict import FEWEST, UNDEFENDED, Difference, Verdict
 from vestige.data.files import plain
@@ -29,17 +29,17 @@ from vestige.metrics.comparison import SubgroupGap, crossed_difference, subgroup
 from vestige.metrics.estimates import Estimate, Floats, columns, difference_of_means, mean
 from vestige.results import Result
 
-Whole = NDArray[np.integer]
+Integers = NDArray[np.integer]
 Columns = dict[str, object]
 
 CONFIDENCE = 0.95
 FAIRNESS = ("top_drop", "low_drop", "gap", "correlation")
 
 
-class _Compared(NamedTuple):
-    """A group, how it differs from the undefended one, and what follows."""
+class _Defence(NamedTuple):
+    """A group, how it differs from the undefended one, and the verdict."""
 
-    group: Group
+    group: SeedGroup
     difference: Difference
     gap: SubgroupGap | None
     verdict: Verdict
@@ -49,8 +49,8 @@ def compare_defences(
     measured: Sequence[MeasuredTraining],
     *,
     baseline: str,
-    users: Whole | None = None,
-    samples: Whole | None = None,
+    users: Integers | None = None,
+    samples: Integers | None = None,
     k: int = 5,
     tolerance: float = 0.05,
     notes: Sequence[str] = (),
@@ -58,38 +58,42 @@ def compare_defences(
     """Compare every training with the undefended one and derive the verdict.
 
     Args:
-        measured: of at least two names, on the same canaries and test documents; trainings of one
-            name differ in their seeds alone.
+        measured: trainings of at least two names, on the same canaries and test documents;
+            trainings of one name differ only in their seeds.
         baseline: name of the undefended ones.
         users: (d,) code of each test document's user.
         samples: (u,) documents of each user in the training data.
         k: number of users with most, and with fewest, samples to compare.
         tolerance: relative difference in test perplexity that counts as equal, in (0, 1).
-        notes: for the reader, such as what was not measured; reasons found here are added.
+        notes: for the reader, such as what was not measured; those of this function are added.
 
     Returns:
-        a row per name; which defence to take, and the notes; and the claim whether they leak.
+        a row per name; a summary with the recommended defence and the notes; and the claim whether
+        the trainings leak.
     """
     groups = by_name(measured)
-    [base] = [one for one in groups if one.name == baseline]
-    level = round(1 - (1 - CONFIDENCE) / (len(groups) - 1), 12)  # of each difference
-    noted = [one.useless for one in groups if one.useless] + list(notes)
-    entries = []
-    for one in groups:
+    [base] = [group for group in groups if group.name == baseline]
+    confidence = round(1 - (1 - CONFIDENCE) / (len(groups) - 1), 12)  # of each difference
+    all_notes = [group.useless for group in groups if group.useless] + list(notes)
+    defences = []
+    for group in groups:
         gap = None
-        if one is not base and users is not None and samples is not None:
-            gap = _gap(base, one, noted, users=users, samples=samples, k=k, confidence=level)
-        difference = _difference(base, one, gap.gap if gap else None, level)
-        judged = UNDEFENDED if one is base else verdict.judge(difference, tolerance=tolerance)
-        entries.append(_Compared(one, difference, gap, judged))
-    others = [entry for entry in entries if entry.group is not base]
-    best, ties = _best(others, level)
-    above = above_controls(base)
+        if group is not base and users is not None and samples is not None:
+            gap = _gap(
+                base, group, all_notes, users=users, samples=samples, k=k, confidence=confidence
+            )
+        difference = _difference(base, group, gap.gap if gap else None, confidence)
+        judged = UNDEFENDED if group is base else verdict.judge(difference, tolerance=tolerance)
+        defences.append(_Defence(group, difference, gap, judged))
+    others = [defence for defence in defences if defence.group is not base]
+    best, ties = _best(others, confidence)
+    base_exposure = above_controls(base)
+    low = None if base_exposure is None else base_exposure.low
     answer = verdict.answer(
-        [(entry.difference, entry.verdict) for entry in others],
+        [(defence.difference, defence.verdict) for defence in others],
         best=best,
         ties=ties,
-        leaks=None if above is None or above.low is None else above.low > 0,
+        leaks=None if low is None else low > 0,
     )
     claim = claim_of(groups, base, fewest=FEWEST, alpha=1 - CONFIDENCE)
     summary = {
@@ -103,50 +107,56 @@ def compare_defences(
         "documents": len(groups[0].tokens),
         "tolerance": tolerance,
         "confidence": CONFIDENCE,
-        "joint_confidence": level,
+        "joint_confidence": confidence,
         "advice": answer[0],
         "answer": " ".join(answer),
-        "notes": noted,
+        "notes": all_notes,
     }
-    rows = tuple(plain(_row(entry, best)) for entry in entries)
+    rows = tuple(plain(_row(defence, best)) for defence in defences)
     return Result(kind="DefenceComparison", summary=summary, rows=rows, claim=claim)
 
 
-def _difference(base: Group, one: Group, gap: Estimate | None, level: float) -> Difference:
-    claim, audit = one.guarantee, one.first.audit
-    both = bool(base.at_ceiling.size and one.at_ceiling.size)
-    stuck = base.at_ceiling.all(0) & one.at_ceiling.all(0) if both else np.zeros(0, bool)
+def _difference(
+    base: SeedGroup, group: SeedGroup, gap: Estimate | None, confidence: float
+) -> Difference:
+    claim, audit = group.guarantee, group.first.audit
+    measured = bool(base.at_ceiling.size and group.at_ceiling.size)
+    saturated = base.at_ceiling.all(0) & group.at_ceiling.all(0) if measured else np.zeros(0, bool)
     return Difference(
-        name=one.name,
-        trainings=(base.distinct, one.distinct),
-        change=_more(base.exposure, one.exposure, level),
-        stuck=(int(stuck.sum()), stuck.size),
-        order=_more(base.orders, one.orders, level),
-        ratio=_ratio(base, one, level),
-        useless=base.useless or one.useless,
-        tokens=_over(one.cost["tokens"], base.cost["tokens"]),
-        memory=_over(one.cost["peak_memory_mib"], base.cost["peak_memory_mib"]),
+        name=group.name,
+        trainings=(base.distinct, group.distinct),
+        exposure=_mean_difference(base.exposure, group.exposure, confidence),
+        saturated=(int(saturated.sum()), saturated.size),
+        exposure_over_shuffled=_mean_difference(
+            base.exposure_over_shuffled, group.exposure_over_shuffled, confidence
+        ),
+        perplexity_ratio=_perplexity_ratio(base, group, confidence),
+        useless=base.useless or group.useless,
+        tokens_ratio=_ratio(group.cost["tokens"], base.cost["tokens"]),
+        memory_ratio=_ratio(group.cost["peak_memory_mib"], base.cost["peak_memory_mib"]),
         gap=gap,
         guarantee=str(claim) if claim else "",
-        broken=audit.proven.epsilon if audit and audit.verdict == "violated" else None,
+        refuting_epsilon=audit.proven.epsilon if audit and audit.verdict == "violated" else None,
     )
 
 
-def _over(value: float | None, base: float | None) -> float | None:
+def _ratio(value: float | None, base: float | None) -> float | None:
     return value / base if value is not None and base else None
 
 
-def _more(base: Floats, one: Floats, level: float) -> Estimate | None:
-    """Mean over canaries above that of the undefended trainings."""
-    return crossed_difference(base, one, confidence=level) if base.size and one.size else None
-
-
-def _ratio(base: Group, one: Group, level: float) -> Estimate | None:
-    """Test perplexity relative to the undefended trainings."""
-    if not (base.loss.size and one.loss.size):
+def _mean_difference(base: Floats, values: Floats, confidence: float) -> Estimate | None:
+    """Mean over canaries minus that of the undefended trainings; None if one was not measured."""
+    if not (base.size and values.size):
         return None
-    nats = crossed_difference(base.loss, one.loss, weights=base.tokens, confidence=level)
-    ends = () if one is base or nats.low is None else map(_exp, nats.interval)
+    return crossed_difference(base, values, confidence=confidence)
+
+
+def _perplexity_ratio(base: SeedGroup, group: SeedGroup, confidence: float) -> Estimate | None:
+    """Test perplexity relative to the undefended trainings."""
+    if not (base.loss.size and group.loss.size):
+        return None
+    nats = crossed_difference(base.loss, group.loss, weights=base.tokens, confidence=confidence)
+    ends = () if group is base or nats.low is None else map(_exp, nats.interval)
     return Estimate("perplexity ratio", _exp(nats.value), *ends)
 
 
@@ -154,73 +164,81 @@ def _exp(nats: float) -> float:
     return math.exp(min(nats, 700.0))
 
 
-def _gap(base: Group, one: Group, notes: list[str], **how: Any) -> SubgroupGap | None:
-    """By the mean loss of all trainings, the gap's interval over trainings too; or a note."""
-    if not (base.loss.size and one.loss.size):
+def _gap(
+    base: SeedGroup, group: SeedGroup, notes: list[str], *, confidence: float, **options: Any
+) -> SubgroupGap | None:
+    """The gap between users, with an interval over trainings too; None adds a note."""
+    if not (base.loss.size and group.loss.size):
         return None
 
     def measure(loss: Floats) -> SubgroupGap:
-        return subgroup_gap(base.loss.mean(0), loss, tokens=base.tokens, **how)
+        return subgroup_gap(
+            base.loss.mean(0), loss, tokens=base.tokens, confidence=confidence, **options
+        )
 
     try:
-        found = measure(one.loss.mean(0))
+        gap = measure(group.loss.mean(0))
     except ValueError as error:
         note = f"Fairness between users: {error}."
         notes += [note] if note not in notes else []
         return None
-    own, other = ([measure(loss).gap.value for loss in group.loss] for group in (one, base))
-    over_trainings = difference_of_means(own, other, confidence=how["confidence"])
-    return replace(found, gap=with_margins(found.gap, over_trainings))
+    gaps, base_gaps = (
+        [measure(loss).gap.value for loss in trainings.loss] for trainings in (group, base)
+    )
+    over_trainings = difference_of_means(gaps, base_gaps, confidence=confidence)
+    return replace(gap, gap=with_margins(gap.gap, over_trainings))
 
 
-def _best(others: Sequence[_Compared], level: float) -> tuple[str | None, list[str]]:
-    """The defence that helps most, and those indistinguishable from it; the cheapest leads."""
+def _best(others: Sequence[_Defence], confidence: float) -> tuple[str | None, list[str]]:
+    """The recommended defence, and those that help as much; the cheapest of them is recommended."""
 
-    def bits(entry: _Compared) -> float:
-        return entry.difference.change.value if entry.difference.change else 0.0
+    def bits(defence: _Defence) -> float:
+        return defence.difference.exposure.value if defence.difference.exposure else 0.0
 
-    def alike(entry: _Compared) -> bool:
-        change = _more(most.group.exposure, entry.group.exposure, level)
+    def ties_with_most(defence: _Defence) -> bool:
+        change = _mean_difference(most.group.exposure, defence.group.exposure, confidence)
         return change is not None and change.interval.low <= 0 <= change.interval.high
 
-    helping = [entry for entry in others if entry.verdict.kind == "helps"]
+    helping = [defence for defence in others if defence.verdict.kind == "helps"]
     if not helping:
         return None, []
     most = min(helping, key=bits)
-    tied = [entry for entry in helping if entry is most or alike(entry)]
-    counted = all(entry.difference.tokens is not None for entry in tied)
-    first = min(tied, key=lambda e: (e.difference.tokens, bits(e))) if counted else most
-    return first.group.name, [entry.group.name for entry in tied if entry is not first]
+    tied = [defence for defence in helping if defence is most or ties_with_most(defence)]
+    best = most
+    if all(defence.difference.tokens_ratio is not None for defence in tied):
+        best = min(tied, key=lambda defence: (defence.difference.tokens_ratio, bits(defence)))
+    return best.group.name, [defence.group.name for defence in tied if defence is not best]
 
 
-def _row(entry: _Compared, recommended: str | None) -> Columns:
-    """The row of one name; intervals of single values are over trainings, and hold one by one."""
-    group, difference, judged = entry.group, entry.difference, entry.verdict
-    own, cost, claim, audit = judged is UNDEFENDED, group.cost, group.guarantee, group.first.audit
-    gap = entry.gap.summary() if entry.gap else {}
-    ends = [f"{name}_{end}" for name in FAIRNESS for end in ("low", "high")]
+def _row(defence: _Defence, recommended: str | None) -> Columns:
+    """The row of one name; intervals of single values are over trainings and not joint."""
+    group, difference, judged = defence.group, defence.difference, defence.verdict
+    cost, claim, audit = group.cost, group.guarantee, group.first.audit
+    undefended = judged is UNDEFENDED
+    gap = defence.gap.summary() if defence.gap else {}
+    gap_ends = [f"{name}_{end}" for name in FAIRNESS for end in ("low", "high")]
     return {
         "name": group.name,
         "defence": group.first.defence,
         "trainings": len(group),
-        "undefended": own,
+        "undefended": undefended,
         "recommended": group.name == recommended,
         "verdict": judged.kind,
         "verdict_short": judged.short,
         "sentence": judged.sentence,
         "test_perplexity": group.perplexity,
         "test_accuracy": group.accuracy,
-        **columns("perplexity_ratio", difference.ratio),
-        **_bits("exposure", group.exposure),
-        **_bits("shuffled", group.shuffled.compress(group.ordered, axis=1)),
-        **_bits("never_planted", group.never),
+        **columns("perplexity_ratio", difference.perplexity_ratio),
+        **_mean_columns("exposure", group.exposure),
+        **_mean_columns("shuffled", group.shuffled.compress(group.has_shuffled, axis=1)),
+        **_mean_columns("never_planted", group.never_planted),
         "at_ceiling": float(group.at_ceiling.mean()) if group.at_ceiling.size else None,
-        **columns("exposure_change", None if own else difference.change),
-        **_rate("completion", group.completed()),
-        **_rate("completion_control", group.completed("control")),
-        **_rate("completion_shuffled", group.completed("shuffled")),
+        **columns("exposure_change", None if undefended else difference.exposure),
+        **_rate_columns("completion", group.completed()),
+        **_rate_columns("completion_control", group.completed("control")),
+        **_rate_columns("completion_shuffled", group.completed("shuffled")),
         "by_copies": _by_copies(group),
-        **{name: gap.get(name) for name in ("users", *FAIRNESS, "p_value", *ends)},
+        **{name: gap.get(name) for name in ("users", *FAIRNESS, "p_value", *gap_ends)},
         "epsilon": claim.epsilon if claim else None,
         "delta": claim.delta if claim else None,
         "unit": claim.unit if claim else None,
@@ -234,40 +252,41 @@ def _row(entry: _Compared, recommended: str | None) -> Columns:
         "audit_verdict": audit.verdict if audit else None,
         "steps": cost["steps"],
         "tokens": cost["tokens"],
-        "tokens_ratio": difference.tokens,
+        "tokens_ratio": difference.tokens_ratio,
         "presentations_per_copy": cost["epoch"],
         "seconds": cost["seconds"],
         "peak_memory_mib": cost["peak_memory_mib"],
-        "memory_ratio": difference.memory,
+        "memory_ratio": difference.memory_ratio,
     }
 
 
-def _by_copies(group: Group) -> list[Columns]:
-    found: list[Columns] = []
+def _by_copies(group: SeedGroup) -> list[Columns]:
+    """Exposure and completion of the canaries with each number of copies."""
+    points: list[Columns] = []
     for number in sorted(set(group.copies[:1].ravel().astype(int).tolist())):
         planted = group.copies[0] == number
-        shuffled = group.shuffled[:, planted & group.ordered]
-        found.append(
+        points.append(
             {
                 "copies": number,
                 "canaries": int(planted.sum()),
-                **_bits("exposure", group.exposure[:, planted]),
-                **_bits("shuffled", shuffled),
-                **_rate("completion", group.completed(copies=number)),
+                **_mean_columns("exposure", group.exposure[:, planted]),
+                **_mean_columns("shuffled", group.shuffled[:, planted & group.has_shuffled]),
+                **_rate_columns("completion", group.completed(copies=number)),
             }
         )
-    return found
+    return points
 
 
-def _bits(name: str, bits: Floats) -> dict[str, float | None]:
+def _mean_columns(name: str, bits: Floats) -> dict[str, float | None]:
+    """Mean of the trainings' means over canaries, with its interval."""
     means = bits.mean(1).tolist() if bits.size else []
     return columns(name, mean(means))
 
 
-def _rate(name: str, found: Estimate | None) -> Columns:
+def _rate_columns(name: str, rate: Estimate | None) -> Columns:
     return {
-        f"{name}_completed": found and found.count,
-        f"{name}_trials": found.n if found else 0,
-        f"{name}_low": found and found.low,
-        f"{name}_high": found and found.high,
+        f"{name}_completed": rate and rate.count,
+        f"{name}_trials": rate.n if rate else 0,
+        f"{name}_low": rate and rate.low,
+        f"{name}_high": rate and rate.high,
     }

@@ -1,7 +1,7 @@
-"""Trainings that differ in their seed alone.
+"""Trainings of one defence that differ only in their seed.
 
-Two trainings with different seeds differ by bits of exposure, so one training says nothing about
-the next. The trainings were sampled independently; so were the canaries and the documents.
+Trainings with different seeds differ by bits of exposure, so one training does not predict the
+next. The trainings were sampled independently, and so were the canaries and the documents.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,17 @@ from vestige.training.word_frequencies import is_useless, useless_words
 def _column(name: str, *, planted: bool = True) -> "cached_property[Floats]":
     """(k, n) a column of the canaries."""
 
-    def of(group: "Group") -> Floats:
-        if any(one.canaries is None for one in group.trainings):
+    def values(group: "SeedGroup") -> Floats:
+        if any(training.canaries is None for training in group.trainings):
             return np.zeros((0, 0))
-        return np.array([one.bits(name, planted=planted) for one in group.trainings], np.float64)
+        rows = [training.bits(name, planted=planted) for training in group.trainings]
+        return np.array(rows, np.float64)
 
-    return cached_property(of)
+    return cached_property(values)
 
 
 @dataclass(frozen=True)
-class Group:
+class SeedGroup:
     """The trainings of one name, at least one, on the same canaries and documents.
 
     Arrays have a row per training. They are empty (0, 0) if one training was not measured.
@@ -40,12 +41,12 @@ class Group:
 
     exposure = _column("exposure")
     """(k, m) bits of each planted canary."""
-    never = _column("exposure", planted=False)
+    never_planted = _column("exposure", planted=False)
     """(k, c) bits of each canary that was never planted."""
     shuffled = _column("shuffled_exposure")
-    """(k, m) bits of the words of each planted canary in another order; NaN without one."""
+    """(k, m) bits of each planted canary's words in another order; NaN without one."""
     at_ceiling = _column("at_ceiling")
-    """(k, m) 1 where a planted canary is more probable than every reference."""
+    """(k, m) 1 for a planted canary that is more probable than every reference."""
     copies = _column("copies")
     """(k, m) how often each canary was planted."""
 
@@ -63,27 +64,27 @@ class Group:
     @cached_property
     def distinct(self) -> int:
         """Number of trainings with different measurements."""
-        found: list[MeasuredTraining] = []
-        for one in self.trainings:
-            if not any(one.same_as(other) for other in found):
-                found.append(one)
-        return len(found)
+        different: list[MeasuredTraining] = []
+        for training in self.trainings:
+            if not any(training.same_as(other) for other in different):
+                different.append(training)
+        return len(different)
 
     @property
-    def ordered(self) -> NDArray[np.bool_]:
-        """(m,) whether a planted canary has another order."""
+    def has_shuffled(self) -> NDArray[np.bool_]:
+        """(m,) whether a planted canary has another order of its words."""
         return ~np.isnan(self.shuffled[0]) if self.shuffled.size else np.zeros(0, bool)
 
     @property
-    def orders(self) -> Floats:
-        """(k, o) bits of each planted canary above its words in another order, where it has one."""
-        return (self.exposure - self.shuffled)[:, self.ordered]
+    def exposure_over_shuffled(self) -> Floats:
+        """(k, o) bits of planted canaries minus those of their words in another order."""
+        return (self.exposure - self.shuffled)[:, self.has_shuffled]
 
     @cached_property
     def loss(self) -> Floats:
         """(k, d) summed loss of each test document, in nats."""
-        scores = [one.scores.loss for one in self.trainings if one.scores is not None]
-        return np.array(scores) if len(scores) == len(self) else np.zeros((0, 0))
+        losses = [training.scores.loss for training in self.trainings if training.scores]
+        return np.array(losses) if len(losses) == len(self) else np.zeros((0, 0))
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -101,24 +102,25 @@ class Group:
     @property
     def accuracy(self) -> float | None:
         """Mean share of test tokens that were the model's first choice."""
-        right = [one.scores.right for one in self.trainings if one.scores is not None]
+        right = [training.scores.right for training in self.trainings if training.scores]
         if len(right) < len(self) or not (tokens := int(self.tokens.sum())):
             return None
-        return float(np.mean([one.sum() / tokens for one in right]))
+        return float(np.mean([counts.sum() / tokens for counts in right]))
 
     @property
     def alive(self) -> Check:
         """The first check that failed; otherwise the first one."""
-        made = [one.alive for one in self.trainings if one.alive is not None]
-        never = Check("alive", "could not run", f"{self.name} was not tested for prediction.")
-        return next((check for check in made if check.state == "failed"), (made or [never])[0])
+        checks = [training.alive for training in self.trainings if training.alive is not None]
+        if not checks:
+            return Check("alive", "could not run", f"{self.name} was not tested for prediction.")
+        return next((check for check in checks if check.state == "failed"), checks[0])
 
     @cached_property
     def useless(self) -> str:
         """A warning if the models predict nothing, or no better than word frequencies."""
         if self.alive.state == "failed":
             return self.alive.sentence
-        frequencies = _mean([one.frequency_perplexity for one in self.trainings])
+        frequencies = _mean([training.frequency_perplexity for training in self.trainings])
         if frequencies is None or not is_useless(self.perplexity, frequencies):
             return ""
         return useless_words(self.perplexity, frequencies, who=self.name)
@@ -126,35 +128,44 @@ class Group:
     @cached_property
     def cost(self) -> dict[str, float | None]:
         """The mean cost of a training."""
-        means = {name: _mean([one.cost.get(name) for one in self.trainings]) for name in COST}
-        whole = ("steps", "tokens")
-        return {n: round(v) if v is not None and n in whole else v for n, v in means.items()}
+        means = {name: _mean([t.cost.get(name) for t in self.trainings]) for name in COST}
+        for name in ("steps", "tokens"):
+            value = means[name]
+            means[name] = None if value is None else round(value)
+        return means
 
     @property
     def guarantee(self) -> Guarantee | None:
         """The weakest claim; None if a training claims nothing."""
-        claims = [one.guarantee for one in self.trainings if one.guarantee is not None]
-        return max(claims, key=lambda one: one.epsilon) if len(claims) == len(self) else None
+        claims = [training.guarantee for training in self.trainings if training.guarantee]
+        if len(claims) < len(self):
+            return None
+        return max(claims, key=lambda claim: claim.epsilon)
 
     def completed(self, kind: str = "canary", copies: int | None = None) -> Estimate | None:
         """The share of canaries that all trainings together completed.
 
         Args:
             kind: "canary", "control" or "shuffled".
-            copies: of canaries planted so often; None: all.
+            copies: of canaries with so many copies; None: all.
         """
-        made = [one.completion for one in self.trainings if one.completion is not None]
-        found = [one.rate(kind) if copies is None else one.by_copies().get(copies) for one in made]
-        known = [one for one in found if one is not None]
+        completions = [t.completion for t in self.trainings if t.completion is not None]
+        rates = [
+            completion.rate(kind) if copies is None else completion.by_copies().get(copies)
+            for completion in completions
+        ]
+        known = [rate for rate in rates if rate is not None]
         if len(known) < len(self):
             return None
-        return rate_of_trainings([one.count for one in known], [one.n for one in known])
+        return rate_of_trainings([rate.count for rate in known], [rate.n for rate in known])
 
 
-def by_name(measured: Sequence[MeasuredTraining]) -> tuple[Group, ...]:
+def by_name(measured: Sequence[MeasuredTraining]) -> tuple[SeedGroup, ...]:
     """Groups in the order of their first trainings."""
-    names = dict.fromkeys(one.name for one in measured)
-    return tuple(Group(tuple(one for one in measured if one.name == name)) for name in names)
+    groups: dict[str, list[MeasuredTraining]] = {}
+    for training in measured:
+        groups.setdefault(training.name, []).append(training)
+    return tuple(SeedGroup(tuple(trainings)) for trainings in groups.values())
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -1,6 +1,6 @@
 """Leakage, utility and cost of trained models, measured on the same canaries and test text.
 
-A measurement that the data do not allow becomes a note.
+A measurement that the data do not allow is replaced by a note.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,13 +32,13 @@ Row = Mapping[str, Any]
 
 DELTA = 1e-5
 """δ of the measured ε of a training without a guarantee."""
-PIECE = 64
-"""Tokens of the test text to read at once, if the model reads as many."""
+SEQUENCE_LENGTH = 64
+"""Tokens of the test text in one pass, if the model reads as many."""
 PARTS = 3
 """Parts of the progress on a model: exposure, completion, and the rest."""
 COST = ("steps", "tokens", "epoch", "seconds", "peak_memory_mib")
-"""Of a training, by the names in its summary. Seconds depend on the load of the machine, so no
-trainings are compared by them."""
+"""Costs in a training's summary. Seconds depend on the load of the machine, so trainings are not
+compared by them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Guarantee:
         epsilon: at least 0.
         delta: probability that the guarantee fails, in (0, 1).
         unit: what is protected, "sequence" or "user".
-        mechanism: of the training; None if it is unknown, or if several trainings add up.
+        mechanism: of the training; None if it is unknown, or if several trainings compose.
     """
 
     epsilon: float
@@ -61,15 +61,15 @@ class Guarantee:
     def of(cls, summary: Row) -> "Guarantee | None":
         """The claim in a training's summary, for every record; None unless it is finite.
 
-        With ancestors that read the same records, epsilon is of all of them together.
+        If ancestors read the same records, epsilon is that of all of them together.
         """
-        alone, delta = summary.get("epsilon"), summary.get("delta")
-        epsilon = summary.get("epsilon_with_ancestors", alone)
-        if epsilon is None or alone is None or delta is None or not isfinite(epsilon):
+        own_epsilon, delta = summary.get("epsilon"), summary.get("delta")
+        epsilon = summary.get("epsilon_with_ancestors", own_epsilon)
+        if epsilon is None or own_epsilon is None or delta is None or not isfinite(epsilon):
             return None
         noise, rate = summary.get("noise_multiplier"), summary.get("sample_rate")
         steps, mechanism = summary.get("steps_planned", summary.get("steps")), None
-        if epsilon == alone and noise is not None and rate is not None and steps is not None:
+        if epsilon == own_epsilon and noise is not None and rate is not None and steps is not None:
             mechanism = Mechanism(noise_multiplier=noise, sample_rate=rate, steps=steps)
         unit = str(summary.get("unit", "sequence"))
         return cls(epsilon=epsilon, delta=delta, unit=unit, mechanism=mechanism)
@@ -84,16 +84,17 @@ class Guarantee:
             return None
         if copies == 1:
             return self.epsilon
-        one = self.mechanism
-        return None if one is None else replace(one, copies=copies).epsilon(self.delta)
+        if self.mechanism is None:
+            return None
+        return replace(self.mechanism, copies=copies).epsilon(self.delta)
 
     @property
     def curves(self) -> Curves | None:
         """The trade-off curves of the mechanism, if it is known and private."""
-        made = self.mechanism
-        if made is None or not made.noise_multiplier or not made.steps:
+        mechanism = self.mechanism
+        if mechanism is None or not mechanism.noise_multiplier or not mechanism.steps:
             return None
-        return Curves(made.sample_rate, made.steps)
+        return Curves(mechanism.sample_rate, mechanism.steps)
 
     def __str__(self) -> str:
         text = f"ε = {self.epsilon:.3g} at δ = {self.delta:.1g} per {self.unit}"
@@ -104,20 +105,31 @@ class Guarantee:
 class MeasuredTraining:
     """A training and its measurements; None for what was not measured.
 
-    A canary is a row with phrase, copies (0: never planted), exposure in bits, shuffled_exposure
-    (of its words in another order, or None), and at_ceiling (more probable than every reference).
+    Attributes:
+        name: trainings of one name differ only in their seed.
+        defence: of the training; "none" without one.
+        canaries: rows with phrase, copies (0: never planted), exposure in bits, shuffled_exposure
+            (of its words in another order, or None), and at_ceiling (whether it is more probable
+            than every reference).
+        scores: of each test document.
+        completion: of the canaries.
+        audit: lower bounds on ε, from canaries planted by fair coins.
+        guarantee: the training's claim.
+        cost: by the names of `COST`.
+        frequency_perplexity: of the test text, by the training's word frequencies.
+        alive: whether the model predicts text.
     """
 
-    name: str  # trainings of one name differ in their seed alone
+    name: str
     defence: str = "none"
     canaries: tuple[Row, ...] | None = None
-    scores: DocumentScores | None = None  # of each test document
-    completion: Completion | None = None  # of the canaries
-    audit: CanaryAudit | None = None  # lower bounds on ε, from canaries of fair coins
+    scores: DocumentScores | None = None
+    completion: Completion | None = None
+    audit: CanaryAudit | None = None
     guarantee: Guarantee | None = None
-    cost: Mapping[str, float | None] = field(default_factory=dict)  # by the names of `COST`
-    frequency_perplexity: float | None = None  # of the test text, by the training's word counts
-    alive: Check | None = None  # whether the model predicts text
+    cost: Mapping[str, float | None] = field(default_factory=dict)
+    frequency_perplexity: float | None = None
+    alive: Check | None = None
 
     def bits(self, name: str, *, planted: bool) -> list[Any]:
         """A column of the planted canaries, or of those never planted."""
@@ -129,11 +141,11 @@ class MeasuredTraining:
         if self.scores is not None and other.scores is not None:
             pairs.append((self.scores.loss, other.scores.loss))
         if self.canaries is not None and other.canaries is not None:
-            for kind in (True, False):
-                own, rest = (one.bits("exposure", planted=kind) for one in (self, other))
-                pairs.append((own, rest))
+            for planted in (True, False):
+                exposures = self.bits("exposure", planted=planted)
+                pairs.append((exposures, other.bits("exposure", planted=planted)))
         return bool(pairs) and all(
-            np.allclose(own, rest, rtol=1e-6, atol=1e-6, equal_nan=True) for own, rest in pairs
+            np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True) for a, b in pairs
         )
 
 
@@ -149,39 +161,42 @@ def measure_models(
 
     Args:
         trainings: models with one vocabulary.
-        canaries: with the models' ids; without any, leakage is not measured.
+        canaries: with the models' ids; without canaries, leakage is not measured.
         test: the test text; None: utility is not measured.
         seed: of the phrases that canaries are compared with.
-        progress: called with the number of models so far, and of all.
+        progress: called with (models measured, all models).
 
     Returns:
         (measurements in the same order; notes).
     """
-    found, notes = list[MeasuredTraining](), list[str]()
-    names = [one.name for one in trainings]
+    measured, notes = list[MeasuredTraining](), list[str]()
+    names = [training.name for training in trainings]
     flipped = [canary for canary in canaries if canary.pattern == COIN_FLIP]
-    for place, one in enumerate(trainings):
+    for index, training in enumerate(trainings):
 
-        def step(done: float, total: float = 1.0, *, part: int = 0, place: int = place) -> None:
+        def step(done: float, total: float = 1.0, *, part: int = 0, index: int = index) -> None:
             share = (part + done / max(total, 1)) / PARTS
-            progress(place + share, len(trainings))
+            progress(index + share, len(trainings))
 
-        audited = flipped if one.name not in names[:place] else []
-        found.append(_measured(one, canaries, audited, test, seed, step, notes))
+        is_first = training.name not in names[:index]
+        measured.append(
+            _measured(training, canaries, flipped if is_first else [], test, seed, step, notes)
+        )
         step(1.0, part=PARTS - 1)
-    saturated = sum(any(one.bits("at_ceiling", planted=True)) for one in found)
+    saturated = sum(any(training.bits("at_ceiling", planted=True)) for training in measured)
     if saturated:
         notes.append(
-            f"In {saturated} of {len(found)} trainings some canaries are more probable than every "
-            "phrase they were compared with: their exposure counts as the largest measurable one."
+            f"In {saturated} of {len(measured)} trainings some canaries are more probable than "
+            "every phrase they were compared with: their exposure counts as the largest measurable "
+            "one."
         )
-    if len(set(names)) < len(names) and any(one.audit for one in found):
+    if len(set(names)) < len(names) and any(training.audit for training in measured):
         notes.append("Measured ε is of the first training of each name.")
-    return found, list(dict.fromkeys(notes))
+    return measured, list(dict.fromkeys(notes))
 
 
 def _measured(
-    one: TrainedModel,
+    training: TrainedModel,
     canaries: Sequence[Canary],
     flipped: Sequence[Canary],
     test: EncodedCorpus | None,
@@ -189,46 +204,49 @@ def _measured(
     step: Any,
     notes: list[str],
 ) -> MeasuredTraining:
-    """One training; measured ε of canaries that coins flipped."""
-    model, claim = one.model, Guarantee.of(one.summary)
+    """One training; ε is measured by the `flipped` canaries."""
+    model, claim = training.model, Guarantee.of(training.summary)
     information = information_by_samples(model, seed=seed)
-    whole = information is None or isfinite(information)  # its weights are not broken
-    known: dict[str, Any] = {}
-    if whole and canaries:
+    is_finite = information is None or isfinite(information)
+    results: dict[str, Any] = {}
+    if is_finite and canaries:
         with _noted("Exposure", notes):
-            known["canaries"] = canary_exposure(model, canaries, seed=seed, progress=step).canaries
+            exposure = canary_exposure(model, canaries, seed=seed, progress=step)
+            results["canaries"] = exposure.canaries
         with _noted("Completion", notes):
-            known["completion"] = complete(model, canaries, progress=partial(step, part=1))
+            results["completion"] = complete(model, canaries, progress=partial(step, part=1))
         with _noted("Measured ε", notes):
-            known["audit"] = _audit(model, flipped, claim)
-    audit = known.get("audit")
+            results["audit"] = _audit(model, flipped, claim)
+    audit = results.get("audit")
     if audit is not None and claim is not None and audit.claimed is None:
         notes.append(
-            f"Measured ε of {one.name} is for each {audit.unit} and does not test its guarantee, "
-            f"which is for each {claim.unit}."
+            f"Measured ε of {training.name} is for each {audit.unit} and does not test its "
+            f"guarantee, which is for each {claim.unit}."
         )
-    if whole and test is not None:
-        length = min(PIECE, model.longest or PIECE)
-        known["scores"] = score_documents(model, test, sequence_length=length)
-        if (data := one.encoded("training")) is not None:
+    if is_finite and test is not None:
+        length = min(SEQUENCE_LENGTH, model.longest or SEQUENCE_LENGTH)
+        results["scores"] = score_documents(model, test, sequence_length=length)
+        if (data := training.encoded("training")) is not None:
             size = len(model.vocabulary)
-            known["frequency_perplexity"] = frequency_perplexity(data, test, size=size)
-    if whole and not one.summary:
-        notes.append(f"Cost of {one.name}: {one.where} has no run/summary.json of a training.")
+            results["frequency_perplexity"] = frequency_perplexity(data, test, size=size)
+    if is_finite and not training.summary:
+        notes.append(
+            f"Cost of {training.name}: {training.where} has no run/summary.json of a training."
+        )
     return MeasuredTraining(
-        name=one.name,
-        defence=one.defence,
+        name=training.name,
+        defence=training.defence,
         guarantee=claim,
-        cost={name: one.summary.get(name) for name in COST},
-        alive=alive_of(information, who=one.name),
-        **known,
+        cost={name: training.summary.get(name) for name in COST},
+        alive=alive_of(information, who=training.name),
+        **results,
     )
 
 
 def _audit(
     model: LanguageModel, flipped: Sequence[Canary], claim: Guarantee | None
 ) -> CanaryAudit | None:
-    """Lower bounds of ε from coin-flip canaries; None if there are none."""
+    """Lower bounds of ε from coin-flip canaries; None without canaries."""
     if not flipped:
         return None
     copies = max(canary.copies for canary in flipped)
@@ -244,11 +262,11 @@ def _audit(
 
 
 @contextmanager
-def _noted(what: str, notes: list[str]) -> Iterator[None]:
+def _noted(measurement: str, notes: list[str]) -> Iterator[None]:
     """Turn an error about the data into a note."""
     try:
         yield
     except VestigeError as error:
-        notes.append(f"{what}: {error}")
+        notes.append(f"{measurement}: {error}")
     except ValueError as error:
-        notes.append(f"{what}: {error}.")
+        notes.append(f"{measurement}: {error}.")

@@ -1,15 +1,12 @@
-"""The report of a comparison: which defence, tables with intervals, two charts.
-
-Verdicts were made when the run was made, and are shown here.
-"""
+"""The report of a comparison: the recommended defence, tables with intervals, two charts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from vestige.audits.comparison import charts
 from vestige.reports.blocks import Cell, Prose, Table, bar, table
-from vestige.reports.charts import Figure
+from vestige.reports.charts import ACCENT, INK, QUIET, Chart, Figure, alt, inline
 from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
 from vestige.reports.words import NOTHING, Row, pairs, percent, words_of
@@ -23,7 +20,7 @@ _KEY = (
     "is how many points of perplexity the users with fewest training documents lose more than "
     "those with most."
 )
-_TRADE = (
+_TRADE_OFF = (
     "Leakage against utility, with intervals. Lower leaks less, further left predicts better. In "
     "the band, test perplexity is within {tolerance:g}% of the undefended training (ring), so "
     "leakage is compared at equal utility."
@@ -44,11 +41,11 @@ LIMITS = (
     "Intervals of differences hold for all defences together (Bonferroni); intervals of single "
     "values hold one by one.",
 )
-UNKNOWN = Cell(text=NOTHING)
-_ELSEWHERE = (
+_UNKNOWN = Cell(text=NOTHING)
+_IN_OTHER_TABLES = (
     "name|defence|undefended|recommended|verdict.*|sentence|completion.*|by_copies|at_ceiling"
 )
-"""Columns of a row that are in other tables, or in other words."""
+_HEIGHT = 320
 
 
 def comparison_report(run: Run, *, show_secrets: bool) -> Report:
@@ -56,14 +53,14 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
     rows, summary = run.rows, run.summary
     notes = tuple(map(printable, summary["notes"]))
     defended = [row for row in rows if not row["undefended"]]
-    why = tuple((printable(row["name"]), printable(row["sentence"])) for row in defended)
+    reasons = tuple((printable(row["name"]), printable(row["sentence"])) for row in defended)
     return Report(
         title="Which defence should I use?",
         answer=printable(summary["advice"]),
         evidence=lines(printable(summary["answer"].removeprefix(summary["advice"]).strip())),
         blocks=(
             _measures(rows, summary["tolerance"]),
-            Table(title="Why", texts=2, rows=why),
+            Table(title="Why", texts=2, rows=reasons),
             *_figures(rows, summary["tolerance"]),
             *((Prose(title="Notes", lines=notes, listed=True),) if notes else ()),
             _all_numbers(rows),
@@ -75,8 +72,7 @@ def comparison_report(run: Run, *, show_secrets: bool) -> Report:
 
 def _measures(rows: Sequence[Row], tolerance: float) -> Table:
     """One row per training; the recommended one is marked."""
-    taken = [bool(row["recommended"]) and not row["undefended"] for row in rows]
-    made = table(
+    measures = table(
         "Leakage, utility and cost",
         rows,
         texts=6,
@@ -85,15 +81,20 @@ def _measures(rows: Sequence[Row], tolerance: float) -> Table:
         leakage=lambda row: _leakage(row, rows),
         test_perplexity=lambda row: _utility(row, rows, tolerance),
         fairness_between_users=lambda row: _fairness(row, rows),
-        guarantee=_privacy,
+        guarantee=_guarantee,
         cost=_cost,
     )
-    return replace(made, marked=taken.index(True) if True in taken else None)
+    marked = next((i for i, row in enumerate(rows) if _is_recommended(row)), None)
+    return replace(measures, marked=marked)
+
+
+def _is_recommended(row: Row) -> bool:
+    return bool(row["recommended"]) and not row["undefended"]
 
 
 def _name(row: Row) -> Cell:
-    taken = row["recommended"] and not row["undefended"]
-    notes = [f"recommended: {row['verdict_short']}" if taken else row["verdict_short"]]
+    verdict = row["verdict_short"]
+    notes = [f"recommended: {verdict}" if _is_recommended(row) else verdict]
     if not row["undefended"] and row["defence"] != row["name"]:
         notes.insert(0, row["defence"])
     return Cell(text=printable(row["name"]), notes=tuple(map(printable, notes)), name=True)
@@ -101,8 +102,8 @@ def _name(row: Row) -> Cell:
 
 def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
     if row["exposure"] is None:
-        return UNKNOWN
-    reference = next((one["exposure"] for one in rows if one["undefended"]), None)
+        return _UNKNOWN
+    reference = next((other["exposure"] for other in rows if other["undefended"]), None)
     completed = _completed(row)
     return Cell(
         text=f"{row['exposure']:.1f} bits",
@@ -113,7 +114,7 @@ def _leakage(row: Row, rows: Sequence[Row]) -> Cell:
 
 def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
     if row["test_perplexity"] is None:
-        return UNKNOWN
+        return _UNKNOWN
     text, note = f"{row['test_perplexity']:.1f}", f"{100 * row['test_accuracy']:.1f}% right"
     if row["undefended"] or row["perplexity_ratio"] is None:
         return Cell(text=text, notes=(note,))
@@ -128,7 +129,7 @@ def _utility(row: Row, rows: Sequence[Row], tolerance: float) -> Cell:
 
 def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
     if row["gap"] is None:
-        return UNKNOWN
+        return _UNKNOWN
     reach = max(map(abs, _axis(rows, "gap", -1.0, 1.0)))
     return Cell(
         text=f"{row['gap']:+.1f} points",
@@ -138,13 +139,13 @@ def _fairness(row: Row, rows: Sequence[Row]) -> Cell:
 
 
 def _axis(rows: Sequence[Row], key: str, low: float, high: float) -> tuple[float, float]:
-    """Ends of all values of a measure and their intervals, and at least `low` and `high`."""
+    """Ends of an axis with all values of a measure, their intervals, `low` and `high`."""
     values = (row[f"{key}{end}"] for row in rows for end in ("", "_low", "_high"))
     known = [value for value in values if value is not None]
     return min(low, *known), max(high, *known)
 
 
-def _privacy(row: Row) -> Cell:
+def _guarantee(row: Row) -> Cell:
     if row["epsilon"] is None:
         private = row["defence"] in ("dp-sgd", "dp-fedavg")
         text, notes = "none", ["see the report of its training"] if private else []
@@ -158,9 +159,8 @@ def _privacy(row: Row) -> Cell:
 
 
 def _cost(row: Row) -> Cell:
-    """Steps and tokens, and seconds; trainings are not compared by seconds."""
     if row["steps"] is None:
-        return UNKNOWN
+        return _UNKNOWN
     ratio = None if row["undefended"] else row["memory_ratio"]
     notes = (
         "" if row["tokens"] is None else f"{row['tokens']:,d} tokens read",
@@ -172,8 +172,9 @@ def _cost(row: Row) -> Cell:
 
 def _all_numbers(rows: Sequence[Row]) -> Table:
     """Every number with its interval, one column per training."""
-    numbers = [dict(pairs(_flat(row), show_secrets=True, left_out=_ELSEWHERE)) for row in rows]
-    every = dict.fromkeys(words_of(key) for row in rows for key in _flat(row))
+    flat = [_flat(row) for row in rows]
+    numbers = [dict(pairs(row, show_secrets=True, left_out=_IN_OTHER_TABLES)) for row in flat]
+    names = dict.fromkeys(words_of(key) for row in flat for key in row)
     columns = ("", *(printable(row["name"]) for row in rows))
     return Table(
         title="All numbers",
@@ -181,16 +182,16 @@ def _all_numbers(rows: Sequence[Row]) -> Table:
         columns=columns,
         texts=len(columns),
         rows=tuple(
-            (name, *(own.get(name, NOTHING) for own in numbers))
-            for name in every
-            if any(name in own for own in numbers)
+            (name, *(by_name.get(name, NOTHING) for by_name in numbers))
+            for name in names
+            if any(name in by_name for by_name in numbers)
         ),
     )
 
 
 def _flat(row: Row) -> dict[str, object]:
-    """A row with its rates in words, and with the numbers of canaries planted n times."""
-    found = {
+    """A row with its rates in words, and a column for each number of copies."""
+    flat = {
         **row,
         "completed": _completed(row),
         "completed, never planted": _completed(row, "completion_control"),
@@ -198,9 +199,9 @@ def _flat(row: Row) -> dict[str, object]:
     for point in row["by_copies"]:
         planted = f"planted {point['copies']} ×"
         for end in ("", "_low", "_high"):
-            found[f"exposure, {planted}{end}"] = point[f"exposure{end}"]
-        found[f"completed, {planted}"] = _completed(point)
-    return found
+            flat[f"exposure, {planted}{end}"] = point[f"exposure{end}"]
+        flat[f"completed, {planted}"] = _completed(point)
+    return flat
 
 
 def _completed(row: Row, name: str = "completion") -> str:
@@ -212,14 +213,81 @@ def _completed(row: Row, name: str = "completion") -> str:
 
 
 def _figures(rows: Sequence[Row], tolerance: float) -> list[Figure]:
-    whole = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
-    counted = [row for row in rows if row["by_copies"]]
-    points = [point["copies"] for row in counted for point in row["by_copies"]]
-    trade = Figure(
-        draw=partial(charts.trade, whole, tolerance),
-        caption=_TRADE.format(tolerance=100 * tolerance),
-    )
-    repetitions = Figure(
-        draw=partial(charts.repetitions, counted), caption=_COPIES, points=len(points)
-    )
-    return [trade] * (len(whole) > 1) + [repetitions] * (len(set(points)) > 1)
+    measured = [row for row in rows if None not in (row["exposure"], row["test_perplexity"])]
+    with_copies = [row for row in rows if row["by_copies"]]
+    copies = [point["copies"] for row in with_copies for point in row["by_copies"]]
+    figures = list[Figure]()
+    if len(measured) > 1:
+        caption = _TRADE_OFF.format(tolerance=100 * tolerance)
+        figures.append(Figure(draw=partial(_trade_off, measured, tolerance), caption=caption))
+    if len(set(copies)) > 1:
+        draw = partial(_exposure_by_copies, with_copies)
+        figures.append(Figure(draw=draw, caption=_COPIES, points=len(copies)))
+    return figures
+
+
+def _trade_off(rows: Sequence[Row], tolerance: float, width: int) -> Chart:
+    """Mean exposure against test perplexity, each with its interval."""
+    points, bands = [], []
+    for row in rows:
+        point = _point(row, row, x=row["test_perplexity"])
+        if row["perplexity_ratio_low"] is not None:
+            base = row["test_perplexity"] / row["perplexity_ratio"]
+            for end in ("low", "high"):
+                point[f"x_{end}"] = base * row[f"perplexity_ratio_{end}"]
+        if row["undefended"]:
+            bands.append({"x": point["x"] / (1 + tolerance), "x2": point["x"] * (1 + tolerance)})
+        points.append(point)
+    axis, scale = alt.Axis(grid=False, tickCount=8), alt.Scale(zero=False)
+    x = alt.X("x:Q", title="test perplexity", axis=axis, scale=scale)
+    band = inline(bands).mark_rect(fill=QUIET, opacity=0.13).encode(x=x, x2="x2:Q")
+    return alt.layer(band, *_marks(points, x)).properties(width=width, height=_HEIGHT)
+
+
+def _exposure_by_copies(rows: Sequence[Row], width: int) -> Chart:
+    """Mean exposure by copies planted, one line per training, with intervals."""
+    points = []
+    for index, row in enumerate(rows):
+        shift = 1 + 0.015 * (index - len(rows) / 2)  # so that intervals do not overlap
+        points += [_point(row, entry, x=entry["copies"] * shift) for entry in row["by_copies"]]
+    copies = sorted({entry["copies"] for row in rows for entry in row["by_copies"]})
+    scale = alt.Scale(type="log", domain=[copies[0] / 1.1, copies[-1] * 1.1], nice=False)
+    axis = alt.Axis(values=copies, format="d", grid=False)
+    x = alt.X("x:Q", title="copies planted", scale=scale, axis=axis)
+    controls = [row["never_planted"] for row in rows if row["never_planted"] is not None]
+    mean = inline([{"y": sum(controls) / len(controls)}] if controls else [])
+    rule = mean.mark_rule(stroke=QUIET, strokeDash=[1, 4]).encode(y="y:Q")
+    marks = _marks(points, x, lines=True)
+    return alt.layer(rule, *marks).properties(width=width, height=_HEIGHT)
+
+
+def _point(row: Row, measured: Row, *, x: float) -> dict[str, Any]:
+    """A training at `x`, with the exposure in `measured`: all canaries, or those with n copies."""
+    exposure, low, high = (measured[f"exposure{end}"] for end in ("", "_low", "_high"))
+    colour = ACCENT if row["recommended"] else INK
+    return {
+        "label": printable(row["name"]),
+        **{"x": x, "x_low": x, "x_high": x, "y": exposure},
+        **{"y_low": exposure if low is None else low, "y_high": exposure if low is None else high},
+        **{"colour": colour, "fill": "transparent" if row["undefended"] else colour},
+    }
+
+
+def _marks(points: Sequence[Row], x: Any, *, lines: bool = False) -> list[Chart]:
+    """Points with their intervals, and lines if wanted; each training has a shape.
+
+    The accent colour marks the recommended training, a hollow point the undefended one.
+    """
+    colour = alt.Stroke("colour:N", scale=None, legend=None)
+    y = alt.Y("y:Q", title="mean exposure, bits")
+    chart = inline(points).encode(x=x, y=y, stroke=colour)
+    names = alt.Legend(title=None, orient="top", labelLimit=190)
+    shape = alt.Shape("label:N", sort=None, legend=names)
+    fill = alt.Fill("fill:N", scale=None, legend=None)
+    dash = alt.StrokeDash("label:N", sort=None, legend=None)
+    return [
+        *([chart.mark_line(strokeWidth=2).encode(strokeDash=dash)] if lines else []),
+        chart.mark_rule(strokeWidth=1.5).encode(y="y_low:Q", y2="y_high:Q"),
+        chart.mark_rule(strokeWidth=1.5).encode(x="x_low:Q", x2="x_high:Q"),
+        chart.mark_point(size=80, opacity=1).encode(shape=shape, fill=fill),
+    ]

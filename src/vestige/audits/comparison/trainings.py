@@ -1,7 +1,7 @@
 """The compared trainings: their names, their models, and the text and users that they share.
 
-A name may have several trainings that differ in their seed: NAME=RUN given several times, or a
-folder of `vestige train --seeds`.
+A name may have several trainings that differ in their seed: NAME=RUN repeated, or a folder of
+`vestige train --seeds`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from vestige.data.encoded import EncodedCorpus
     from vestige.models.protocols import LanguageModel
 
-    Trained: TypeAlias = str | PathLike[str] | LanguageModel
-    Paths: TypeAlias = Sequence[str | PathLike[str]]
-    Trainings: TypeAlias = Paths | Mapping[str, Trained | Sequence[Trained]]
+    Source: TypeAlias = str | PathLike[str] | LanguageModel
+    Trainings: TypeAlias = Sequence[str | PathLike[str]] | Mapping[str, Source | Sequence[Source]]
 else:
     Trainings = Sequence[str]
 
@@ -43,10 +42,18 @@ class _Summary(Measurements):
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A model, where it is from, and summary and `run.json` of its training; both may be empty."""
+    """A model and its training.
+
+    Attributes:
+        name: trainings of one name differ only in their seed.
+        source: a folder, or the model itself.
+        model: the loaded model.
+        summary: of the training's run; empty without a run.
+        record: `run.json` of the training's run; empty without a run.
+    """
 
     name: str
-    source: "Trained"
+    source: "Source"
     model: "LanguageModel"
     summary: Mapping[str, Any] = field(default_factory=dict)
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -65,19 +72,19 @@ class TrainedModel:
 
     def settings(self) -> dict[str, Any]:
         """The training's configuration without its seed; only the defence without a run."""
-        made = dict(self.record.get("configuration") or {})
+        settings = dict(self.record.get("configuration") or {})
         for name in ("seed", "seconds", "out"):
-            made.pop(name, None)
-        return {**made, "defence": self.defence}
+            settings.pop(name, None)
+        return {**settings, "defence": self.defence}
 
     @property
-    def held_out(self) -> str | None:
+    def validation_sha256(self) -> str | None:
         """SHA-256 of the validation text."""
-        held = (self.record.get("data") or {}).get("validation")
-        return held.get("sha256") if isinstance(held, dict) else None
+        validation = (self.record.get("data") or {}).get("validation")
+        return validation.get("sha256") if isinstance(validation, dict) else None
 
     def encoded(self, part: str) -> "EncodedCorpus | None":
-        """The "training" or "validation" text of its training; None if it was not kept."""
+        """The "training" or "validation" text of its training; None if it was not saved."""
         from vestige.data.encoded import load_encoded
 
         if isinstance(self.source, str | PathLike):
@@ -86,8 +93,8 @@ class TrainedModel:
         return None
 
 
-def named(runs: "Trainings") -> "list[tuple[str, Trained]]":
-    """Each training with its name, NAME of `NAME=PATH` or that of the folder; a name's together.
+def named(runs: "Trainings") -> "list[tuple[str, Source]]":
+    """Each training with its name: NAME of `NAME=PATH`, or that of the folder; grouped by name.
 
     Raises:
         ValueError: fewer than two names, one training twice, or two folders of one name.
@@ -96,52 +103,56 @@ def named(runs: "Trainings") -> "list[tuple[str, Trained]]":
         >>> named(["gold=runs/1", "runs/plain", "gold=runs/2"])
         [('gold', 'runs/1'), ('gold', 'runs/2'), ('plain', 'runs/plain')]
     """
-    found: dict[object, tuple[str, Trained]] = {}
-    for name, given in _pairs(runs):
-        for one in repeats(fspath(given)) if isinstance(given, str | PathLike) else (given,):
-            key = Path(one).resolve() if isinstance(one, str) else id(one)
-            if key in found:
-                raise ValueError(f"`runs` must name each training once, got {one} twice")
-            found[key] = (name, one)
-    names = list(dict.fromkeys(name for name, _ in found.values()))
+    trainings: dict[object, tuple[str, Source]] = {}
+    for name, run in _pairs(runs):
+        for source in repeats(fspath(run)) if isinstance(run, str | PathLike) else (run,):
+            key = Path(source).resolve() if isinstance(source, str) else id(source)
+            if key in trainings:
+                raise ValueError(f"`runs` must name each training once, got {source} twice")
+            trainings[key] = (name, source)
+    names = list(dict.fromkeys(name for name, _ in trainings.values()))
     if len(names) < 2:
         raise ValueError(f"`runs` must name at least two trainings to compare, got {len(names)}")
-    return sorted(found.values(), key=lambda pair: names.index(pair[0]))
+    return sorted(trainings.values(), key=lambda pair: names.index(pair[0]))
 
 
-def listed(runs: "Trainings") -> "Trainings":
-    """Trainings as a command line gives them, `NAME=PATH`, so that the record repeats the call.
+def as_arguments(runs: "Trainings") -> "Trainings":
+    """Trainings as arguments of the command, `NAME=PATH`, so that the record repeats the call.
 
-    Loaded models and names with "=" have no such form; then `runs` is returned as it is.
+    Loaded models and names with "=" have no such form; then `runs` is returned unchanged.
 
     Example:
-        >>> listed({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
+        >>> as_arguments({"plain": "runs/plain", "gold": ["runs/1", "runs/2"]})
         ('plain=runs/plain', 'gold=runs/1', 'gold=runs/2')
     """
     if not isinstance(runs, Mapping) or not all(name and "=" not in name for name in runs):
         return runs
     pairs = _pairs(runs)
-    words = [f"{name}={fspath(one)}" for name, one in pairs if isinstance(one, str | PathLike)]
-    return tuple(words) if len(words) == len(pairs) else runs
+    if not all(isinstance(source, str | PathLike) for _, source in pairs):
+        return runs
+    return tuple(f"{name}={fspath(source)}" for name, source in pairs)
 
 
 def _pairs(runs: "Trainings") -> "list[tuple[str, Any]]":
-    """Each training or folder with its name, in the order given."""
+    """Each training or folder with its name, in the order of `runs`."""
     if isinstance(runs, Mapping):
-        several = {name: g if isinstance(g, list | tuple) else [g] for name, g in runs.items()}
-        return [(name, one) for name, given in several.items() for one in given]
-    found: list[tuple[str, Any]] = []
-    for run in (fspath(one) for one in runs):
+        return [
+            (name, source)
+            for name, sources in runs.items()
+            for source in (sources if isinstance(sources, list | tuple) else [sources])
+        ]
+    pairs: list[tuple[str, Any]] = []
+    for run in (fspath(folder) for folder in runs):
         name, equals, path = run.partition("=")
         if not (equals and name) or Path(run).exists():
             name, path = Path(run).resolve().name, run
-            if name in dict(found):
+            if name in dict(pairs):
                 raise ValueError(
                     f"`runs` must have different names, got {name!r} twice. NAME=PATH gives a "
                     "training another name, or several trainings one name"
                 )
-        found.append((name, path))
-    return found
+        pairs.append((name, path))
+    return pairs
 
 
 def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
@@ -156,55 +167,60 @@ def load_trainings(runs: "Trainings", *, device: str) -> list[TrainedModel]:
     """
     from vestige.models.checkpoints import check_compatible, load_model
 
-    found = list[TrainedModel]()
+    trainings = list[TrainedModel]()
     for name, source in named(runs):
         if isinstance(source, str | PathLike):
             model = load_model(fspath(source), device=device)
-            found.append(TrainedModel(name, source, model, *_run(Path(source))))
+            training = TrainedModel(name, source, model, *_run(Path(source)))
         else:
-            found.append(TrainedModel(name, source, source.eval()))
+            training = TrainedModel(name, source, source.eval())
+        trainings.append(training)
         try:
-            check_compatible(found[0].model, found[-1].model)
+            check_compatible(trainings[0].model, training.model)
         except IncompatibleModels as error:
             raise IncompatibleModels(
-                f"{found[0].where} and {found[-1].where} cannot be compared: {error.problem}",
+                f"{trainings[0].where} and {training.where} cannot be compared: {error.problem}",
                 remedy="Train them with one vocabulary: --vocabulary of the first.",
             ) from error
-    for name in {one.name: None for one in found}:
-        _check_repeats([one for one in found if one.name == name])
-    return found
+    for name in dict.fromkeys(training.name for training in trainings):
+        _check_repeats([training for training in trainings if training.name == name])
+    return trainings
 
 
 def _run(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """Summary and record of a folder of `vestige train`; both empty for any other."""
+    """Summary and record of a folder of `vestige train`; both empty for other folders."""
     from vestige import results
 
     if not (folder / RUN).is_dir():
         return {}, {}
-    found = results.load(folder / RUN)
+    run = results.load(folder / RUN)
     remedy = "It was changed or is damaged; repeat the training."
-    conform(found.summary, _Summary, folder / RUN / "summary.json", error=RunError, remedy=remedy)
-    return found.summary, found.run
+    conform(run.summary, _Summary, folder / RUN / "summary.json", error=RunError, remedy=remedy)
+    return run.summary, run.run
 
 
 def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
     """Raise ValueError unless the trainings of one name differ in their seed, and only in it."""
     from vestige.models.folders import of_model
 
-    first, weights = trainings[0], dict[str, TrainedModel]()
-    for one in trainings if len(trainings) > 1 else ():
-        made, own = first.settings(), one.settings()
-        for key in {**made, **own}:
-            if made.get(key) != own.get(key):
+    if len(trainings) == 1:
+        return
+    first, by_weights = trainings[0], dict[str, TrainedModel]()
+    for training in trainings:
+        expected, settings = first.settings(), training.settings()
+        for key in {**expected, **settings}:
+            if expected.get(key) != settings.get(key):
                 raise ValueError(
-                    f"trainings of the name {one.name!r} must differ in their seed alone, got "
-                    f"{key} {made.get(key)!r} in {first.where} and {own.get(key)!r} in {one.where}"
+                    f"trainings of the name {training.name!r} must differ in their seed alone, got "
+                    f"{key} {expected.get(key)!r} in {first.where} and {settings.get(key)!r} in "
+                    f"{training.where}"
                 )
-        same = weights.setdefault(str(of_model(one.source, one.model)["sha256"]), one)
-        if same is not one:
+        sha256 = str(of_model(training.source, training.model)["sha256"])
+        same = by_weights.setdefault(sha256, training)
+        if same is not training:
             raise ValueError(
-                f"trainings of the name {one.name!r} must have different seeds, got the same "
-                f"weights in {same.where} and {one.where}"
+                f"trainings of the name {training.name!r} must have different seeds, got the same "
+                f"weights in {same.where} and {training.where}"
             )
 
 
@@ -214,30 +230,31 @@ def undefended(trainings: Sequence[TrainedModel], baseline: str | None) -> str:
     Raises:
         ValueError: no training has this name, or not exactly one name is without a defence.
     """
-    plain = list(dict.fromkeys(one.name for one in trainings if one.defence == "none"))
     if baseline is None:
+        plain = list(dict.fromkeys(t.name for t in trainings if t.defence == "none"))
         if len(plain) != 1:
             raise ValueError(
                 "`baseline` must name the undefended training, because not exactly one has no "
                 f"defence: {', '.join(plain) or 'none'}"
             )
         return plain[0]
-    names = list(dict.fromkeys(one.name for one in trainings))
+    names = list(dict.fromkeys(training.name for training in trainings))
     if baseline not in names:
         raise ValueError(f"`baseline` must be one of {', '.join(names)}, got {baseline!r}")
     return baseline
 
 
-def shared_text(
+def utility_text(
     trainings: Sequence[TrainedModel], test: "Corpus | None", notes: list[str]
 ) -> "EncodedCorpus | None":
-    """The text that measures utility: the one given, or the validation text of all trainings."""
+    """The text that measures utility: `test`, or the validation text if all trainings share it."""
     from vestige.data.encoded import encode
 
     if test is not None:
         return encode(test, trainings[0].model.vocabulary)
-    held = {one.held_out for one in trainings}
-    encoded = trainings[0].encoded("validation") if len(held) == 1 and None not in held else None
+    validation = {training.validation_sha256 for training in trainings}
+    shared = len(validation) == 1 and None not in validation
+    encoded = trainings[0].encoded("validation") if shared else None
     notes.append(
         "Utility and fairness were not measured: the trainings have no common validation text; "
         "give --test."
@@ -254,7 +271,7 @@ def user_samples(
     test: "EncodedCorpus | None",
     notes: list[str],
 ) -> "NDArray[np.int64] | None":
-    """(u,) training documents of each user of the test text; None, and why, if unknown."""
+    """(u,) training documents of each user of the test text; None and a note if unknown."""
     import numpy as np
 
     if test is None:
@@ -263,11 +280,11 @@ def user_samples(
     if test.users is None:
         notes.append(f"{missing}the test text has no users; give --test with --user.")
         return None
-    for one in sorted(trainings, key=lambda one: one.name != baseline):
-        data = one.encoded("training")
+    for training in sorted(trainings, key=lambda training: training.name != baseline):
+        data = training.encoded("training")
         if data is not None and data.users is not None:
             counts = np.bincount(data.users, minlength=len(data.names))
-            known = dict(zip(data.names, counts.tolist(), strict=True)) | {"": 0}
-            return np.array([known.get(name, 0) for name in test.names], np.int64)
+            by_user = dict(zip(data.names, counts.tolist(), strict=True)) | {"": 0}
+            return np.array([by_user.get(name, 0) for name in test.names], np.int64)
     notes.append(f"{missing}no training recorded users; train with --user.")
     return None

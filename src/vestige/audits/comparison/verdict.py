@@ -1,12 +1,12 @@
-"""Verdicts on defences from the intervals of what was measured.
+"""Verdicts on defences from intervals of leakage and utility.
 
-A sentence claims a difference if its interval excludes 0, and equal utility if the interval of the
+A sentence states a difference if its interval excludes 0, and equal utility if the interval of the
 perplexity ratio lies within the tolerance (Schuirmann 1987, two one-sided tests): a difference that
-was not seen is not equality. A defence that predicts worse is never said to protect, because an
-undefended training that stopped earlier might leak as little.
+is not significant is not equality. A defence with worse predictions never counts as protection,
+because an undefended training that stopped earlier might leak as little.
 
-Trainings that differ in their seed alone leak differently, so one training of each gets numbers and
-no verdict.
+Trainings that differ only in their seed differ in leakage, so a single training of each defence
+gets numbers and no verdict.
 """
 
 from collections.abc import Sequence
@@ -34,10 +34,10 @@ Kind = Literal[
 """
 
 FEWEST = 3
-"""Trainings of each, with different seeds, from which a verdict is given."""
+"""Least number of trainings of each defence, with different seeds, for a verdict."""
 
 COST_RATIO = 1.1
-"""From this ratio of tokens or memory on, a price is named."""
+"""Least ratio of tokens or memory that is reported as a cost."""
 
 NEEDED = f"verdict needs {FEWEST} trainings of each, with different seeds (train --seeds)."
 UNJUDGED = "No defence can be judged"
@@ -45,20 +45,35 @@ UNJUDGED = "No defence can be judged"
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How a defence differs from the undefended training; None for what was not measured."""
+    """How a defence differs from the undefended training; None for what was not measured.
+
+    Attributes:
+        name: of the defended trainings.
+        trainings: number of undefended trainings, and of trainings with this defence.
+        exposure: change in mean exposure of the planted canaries, in bits.
+        saturated: number of canaries at the ceiling in all of these trainings, and of all canaries.
+        exposure_over_shuffled: change in exposure beyond that of the same words in another order.
+        perplexity_ratio: of the test text.
+        tokens_ratio: of tokens read in training.
+        memory_ratio: of peak memory.
+        useless: a warning if one of the two predicts no better than word frequencies.
+        gap: loss of users with few samples minus that of users with many, in perplexity points.
+        guarantee: the claim, such as "ε = 4.9 at δ = 1e-5 per sequence".
+        refuting_epsilon: a measured ε that refutes the claim.
+    """
 
     name: str
-    trainings: tuple[int, int] = (FEWEST, FEWEST)  # undefended ones, and of this
-    change: Estimate | None = None  # in exposure, mean over planted canaries, in bits
-    stuck: tuple[int, int] = (0, 0)  # canaries at the ceiling in all of these trainings; and all
-    order: Estimate | None = None  # change in exposure above that of the words in another order
-    ratio: Estimate | None = None  # of test perplexities
-    tokens: float | None = None  # ratio of tokens read in training
-    memory: float | None = None  # ratio of peak memory
-    useless: str = ""  # a warning if one of the two predicts no better than word frequencies
-    gap: Estimate | None = None  # loss of users with few samples above those with many, in points
-    guarantee: str = ""  # claimed, such as "ε = 4.9 at δ = 1e-5 per sequence"
-    broken: float | None = None  # a measured ε that refutes the claim
+    trainings: tuple[int, int] = (FEWEST, FEWEST)
+    exposure: Estimate | None = None
+    saturated: tuple[int, int] = (0, 0)
+    exposure_over_shuffled: Estimate | None = None
+    perplexity_ratio: Estimate | None = None
+    tokens_ratio: float | None = None
+    memory_ratio: float | None = None
+    useless: str = ""
+    gap: Estimate | None = None
+    guarantee: str = ""
+    refuting_epsilon: float | None = None
 
 
 class Verdict(NamedTuple):
@@ -74,80 +89,69 @@ UNDEFENDED = Verdict("undefended", "undefended", "The others are compared with t
 Judged = Sequence[tuple[Difference, Verdict]]
 
 
-def judge(one: Difference, *, tolerance: float) -> Verdict:
+def judge(difference: Difference, *, tolerance: float) -> Verdict:
     """The verdict that the intervals support for one defence.
 
     Args:
-        one: the defence.
+        difference: from the undefended training.
         tolerance: relative difference in test perplexity that counts as equal, such as 0.05.
 
     Example:
-        >>> less = Difference(name="a", change=Estimate("", -3.0, -4.0, -2.0),
-        ...                 ratio=Estimate("", 1.0, 0.99, 1.01))
+        >>> less = Difference(name="a", exposure=Estimate("", -3.0, -4.0, -2.0),
+        ...                   perplexity_ratio=Estimate("", 1.0, 0.99, 1.01))
         >>> print(judge(less, tolerance=0.05).sentence)
         Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+0.0%).
     """
-    if one.useless:
-        return Verdict("useless", "no better than word frequencies", one.useless)
-    if one.change is None:
+    exposure, ratio = difference.exposure, difference.perplexity_ratio
+    if difference.useless:
+        return Verdict("useless", "no better than word frequencies", difference.useless)
+    if exposure is None:
         return Verdict("unmeasured", "leakage not measured", "Its leakage was not measured.")
-    if min(one.trainings) < FEWEST:
-        return Verdict("too few", "no verdict: too few trainings", _too_few(one, one.change))
-    leak, leaks = _direction(one.change), _leaks(one.change) + _ceiling(one)
-    if one.stuck[1] and one.stuck[0] == one.stuck[1]:
-        return Verdict("unmeasured", "leakage above the ceiling", f"{leaks}.")
-    if one.ratio is None:
-        told = f"{leaks}; its utility was not measured, so there is no verdict."
-        return Verdict("unmeasured", "utility not measured", told)
-    use, amount = _utility(one.ratio, tolerance), _percent(one.ratio.value)
-    if (leak == "less" and use == "worse") or (leak != "less" and use == "better"):
-        size = f"{abs(100 * (one.ratio.value - 1)):.0f}%"
-        why = ", which less training alone can explain" if leak == "less" else ""
-        told = (
-            f"Not comparable: its test perplexity is {size} "
-            f"{'higher' if one.ratio.value > 1 else 'lower'}; {100 * tolerance:g}% is allowed. "
-            f"{leaks}{why}."
-        )
-        return Verdict("incomparable", "not comparable", told)
-    between = " to ".join(map(_percent, one.ratio.interval))
-    told = (
-        leaks
-        + {
-            "same": f" at the same test perplexity ({amount}).",
-            "unclear": f"; its test perplexity may or may not be the same ({amount}; {between}).",
-            "worse": f" at a higher test perplexity ({amount}).",
-            "better": f" at a lower test perplexity ({amount}).",
-        }[use]
-    )
-    if leak == "more":
-        return Verdict("worse", "leaks more", told)
-    if leak == "same":
-        worse = ", worse utility" if use == "worse" else ""
-        return Verdict("none", f"no measurable difference{worse}", told)
-    told = " ".join([told, *_caveats(one)])
-    if use == "unclear":
-        return Verdict("unclear", "leaks less, utility unclear", told)
-    short = "leaks less at the same utility" if use == "same" else "leaks less, predicts better"
-    return Verdict("helps", f"{short}, at a price" if _prices(one) else short, told)
+    if min(difference.trainings) < FEWEST:
+        return Verdict("too few", "no verdict: too few trainings", _too_few(difference, exposure))
+    leakage = _leakage(exposure) + _ceiling(difference)
+    saturated, canaries = difference.saturated
+    if canaries and saturated == canaries:
+        return Verdict("unmeasured", "leakage above the ceiling", f"{leakage}.")
+    if ratio is None:
+        sentence = f"{leakage}; its utility was not measured, so there is no verdict."
+        return Verdict("unmeasured", "utility not measured", sentence)
+    direction, utility = _direction(exposure), _utility(ratio, tolerance)
+    if (direction == "less" and utility == "worse") or (
+        direction != "less" and utility == "better"
+    ):
+        sentence = _incomparable(ratio, leakage, direction, tolerance)
+        return Verdict("incomparable", "not comparable", sentence)
+    sentence = leakage + _at_perplexity(ratio, utility)
+    if direction == "more":
+        return Verdict("worse", "leaks more", sentence)
+    if direction == "same":
+        worse = ", worse utility" if utility == "worse" else ""
+        return Verdict("none", f"no measurable difference{worse}", sentence)
+    sentence = " ".join([sentence, *_caveats(difference)])
+    if utility == "unclear":
+        return Verdict("unclear", "leaks less, utility unclear", sentence)
+    short = "leaks less at the same utility" if utility == "same" else "leaks less, predicts better"
+    return Verdict("helps", f"{short}, at a price" if _costs(difference) else short, sentence)
 
 
 def answer(
-    measured: Judged, *, best: str | None, ties: Sequence[str] = (), leaks: bool | None
+    judged: Judged, *, best: str | None, ties: Sequence[str] = (), leaks: bool | None
 ) -> tuple[str, ...]:
-    """Which defence to take: the finding in one sentence, then the rest.
+    """Which defence to use: the finding in one sentence, then the rest.
 
     Args:
-        measured: every defence and its verdict.
-        best: the one to take, or None where none helps.
+        judged: every defence and its verdict.
+        best: the recommended defence, or None if none helps.
         ties: other defences that help, with leakage not significantly different from the best.
         leaks: whether the undefended training leaks measurably; None if unknown.
     """
-    told = _finding(measured, best, leaks)
+    sentences = _finding(judged, best, leaks)
     if ties:
-        told.append(f"Its leakage does not differ significantly from {listed(ties)}.")
+        sentences.append(f"Its leakage does not differ significantly from {listed(ties)}.")
     if best is None and leaks is not False:
-        told += _trades(measured)
-    return tuple(told + _guarantees(measured))
+        sentences += _other_utility(judged)
+    return tuple(sentences + _guarantees(judged))
 
 
 def _percent(ratio: float) -> str:
@@ -155,9 +159,9 @@ def _percent(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f}%"
 
 
-def _direction(change: Estimate) -> str:
+def _direction(exposure: Estimate) -> str:
     """What the interval shows: "less", "more", or "same" if it contains 0."""
-    low, high = change.interval
+    low, high = exposure.interval
     return "less" if high < 0 else "more" if low > 0 else "same"
 
 
@@ -170,82 +174,114 @@ def _utility(ratio: Estimate, tolerance: float) -> str:
     return "better" if high < least else "worse" if low > most else "unclear"
 
 
-def _leaks(change: Estimate) -> str:
-    leak, (low, high) = _direction(change), change.interval
-    if leak == "same":
-        amount = f"{change.value:+.1f} bits ({low:.1f} to {high:.1f})"
-        return f"No measurable difference in leakage: {amount}"
-    return f"Leaks {abs(change.value):.1f} bits {leak}{_size(change.interval)}"
+def _leakage(exposure: Estimate) -> str:
+    direction, (low, high) = _direction(exposure), exposure.interval
+    if direction == "same":
+        bits = f"{exposure.value:+.1f} bits ({low:.1f} to {high:.1f})"
+        return f"No measurable difference in leakage: {bits}"
+    return f"Leaks {abs(exposure.value):.1f} bits {direction}{_unsigned(exposure.interval)}"
 
 
-def _size(interval: Interval) -> str:
+def _unsigned(interval: Interval) -> str:
     """An interval that excludes 0, without its sign."""
     low, high = sorted(map(abs, interval))
     return f" ({low:.1f} to {high:.1f})"
 
 
-def _ceiling(one: Difference) -> str:
-    number, planted = one.stuck
-    if not number:
+def _ceiling(difference: Difference) -> str:
+    saturated, canaries = difference.saturated
+    if not saturated:
         return ""
-    which = f"{number} of the {planted}" if number < planted else f"all {planted}"
+    which = f"{saturated} of the {canaries}" if saturated < canaries else f"all {canaries}"
     return (
         f" (up to the ceiling: {which} canaries are more probable than every reference in all of "
         "these trainings)"
     )
 
 
-def _too_few(one: Difference, change: Estimate) -> str:
-    seen = [f"exposure {change.value:+.1f} bits"]
-    seen += [] if one.ratio is None else [f"test perplexity {_percent(one.ratio.value)}"]
-    base, own = one.trainings
+def _incomparable(ratio: Estimate, leakage: str, direction: str, tolerance: float) -> str:
+    size = f"{abs(100 * (ratio.value - 1)):.0f}%"
+    higher = "higher" if ratio.value > 1 else "lower"
+    reason = ", which less training alone can explain" if direction == "less" else ""
     return (
-        f"No verdict: {' and '.join(seen)}, from {base} training{'s' * (base != 1)} undefended and "
-        f"{own} defended. Trainings with different seeds also differ. A {NEEDED}"
+        f"Not comparable: its test perplexity is {size} {higher}; {100 * tolerance:g}% is allowed. "
+        f"{leakage}{reason}."
     )
 
 
-def _caveats(one: Difference) -> list[str]:
+def _at_perplexity(ratio: Estimate, utility: str) -> str:
+    change, interval = _percent(ratio.value), " to ".join(map(_percent, ratio.interval))
+    return {
+        "same": f" at the same test perplexity ({change}).",
+        "unclear": f"; its test perplexity may or may not be the same ({change}; {interval}).",
+        "worse": f" at a higher test perplexity ({change}).",
+        "better": f" at a lower test perplexity ({change}).",
+    }[utility]
+
+
+def _too_few(difference: Difference, exposure: Estimate) -> str:
+    ratio, (undefended, defended) = difference.perplexity_ratio, difference.trainings
+    numbers = [f"exposure {exposure.value:+.1f} bits"]
+    numbers += [] if ratio is None else [f"test perplexity {_percent(ratio.value)}"]
+    return (
+        f"No verdict: {' and '.join(numbers)}, from {undefended} "
+        f"training{'s' * (undefended != 1)} undefended and {defended} defended. Trainings with "
+        f"different seeds also differ. A {NEEDED}"
+    )
+
+
+def _caveats(difference: Difference) -> list[str]:
     """Caveats of a defence that leaks less."""
-    found, prices = [], _prices(one)
-    if one.order is not None and one.order.interval.high >= 0:
-        found.append(
+    caveats = list[str]()
+    over_shuffled = difference.exposure_over_shuffled
+    if over_shuffled is not None and over_shuffled.interval.high >= 0:
+        caveats.append(
             "Other orders of the canaries' words lose as much: perhaps it unlearned only words."
         )
-    return [*found, f"It costs {listed(prices)}."] if prices else found
+    if costs := _costs(difference):
+        caveats.append(f"It costs {listed(costs)}.")
+    return caveats
 
 
-def _prices(one: Difference) -> list[str]:
-    ratios = ((one.tokens, "tokens"), (one.memory, "memory"))
-    found = [f"{n:.1f} times the {what}" for n, what in ratios if n is not None and n >= COST_RATIO]
-    if one.gap is not None and one.gap.interval.low > 0:
-        low, high = one.gap.interval
-        found.append(
+def _costs(difference: Difference) -> list[str]:
+    ratios = ((difference.tokens_ratio, "tokens"), (difference.memory_ratio, "memory"))
+    costs = [
+        f"{ratio:.1f} times the {name}"
+        for ratio, name in ratios
+        if ratio is not None and ratio >= COST_RATIO
+    ]
+    if difference.gap is not None and difference.gap.interval.low > 0:
+        low, high = difference.gap.interval
+        costs.append(
             f"users with few samples {low:.1f} to {high:.1f} points of perplexity more than those "
             "with many"
         )
-    return found
+    return costs
 
 
-def _finding(measured: Judged, best: str | None, leaks: bool | None) -> list[str]:
-    for one, verdict in measured:
-        if one.name == best and one.change is not None and one.ratio is not None:
-            use = "and predicts better" if "better" in verdict.short else "at equal utility"
-            less = f"{abs(one.change.value):.1f} bits{_size(one.change.interval)}{_ceiling(one)}"
-            amount = f"test perplexity {_percent(one.ratio.value)}"
-            return [f"{best} lowers exposure by {less} {use} ({amount}).", *_caveats(one)]
+def _finding(judged: Judged, best: str | None, leaks: bool | None) -> list[str]:
+    for difference, verdict in judged:
+        exposure, ratio = difference.exposure, difference.perplexity_ratio
+        if difference.name == best and exposure is not None and ratio is not None:
+            utility = "and predicts better" if "better" in verdict.short else "at equal utility"
+            bits = f"{abs(exposure.value):.1f} bits{_unsigned(exposure.interval)}"
+            perplexity = f"(test perplexity {_percent(ratio.value)})"
+            sentence = (
+                f"{best} lowers exposure by {bits}{_ceiling(difference)} {utility} {perplexity}."
+            )
+            return [sentence, *_caveats(difference)]
     if leaks is False:
         return [
             "No defence is needed on this evidence: the undefended training shows no leak of these "
             "canaries, so no defence can be shown to help."
         ]
-    kinds = {verdict.kind for _, verdict in measured}
+    kinds = {verdict.kind for _, verdict in judged}
     if kinds == {"useless"}:
-        sentences = dict.fromkeys(verdict.sentence for _, verdict in measured)
+        sentences = dict.fromkeys(verdict.sentence for _, verdict in judged)
         return [f"{UNJUDGED}: a compared model is too weak to audit.", *sentences]
     if kinds == {"too few"}:
         return [f"{UNJUDGED}: a {NEEDED}"]
-    if kinds == {"unmeasured"} and any(one.stuck[0] for one, _ in measured):
+    if kinds == {"unmeasured"} and any(difference.saturated[0] for difference, _ in judged):
         return [
             f"{UNJUDGED}: the canaries are more probable than every reference in all trainings.",
             "Plant fewer copies, or train for fewer epochs.",
@@ -255,32 +291,37 @@ def _finding(measured: Judged, best: str | None, leaks: bool | None) -> list[str
     return ["No defence is shown to lower exposure at equal utility."]
 
 
-def _trades(measured: Judged) -> list[str]:
-    """Defences that leak less at another utility, and how to compare them."""
-    found = [
-        f"{one.name} ({_percent(one.ratio.value)})"
-        for one, verdict in measured
-        if verdict.kind in ("incomparable", "unclear") and one.change and one.ratio
-        if _direction(one.change) == "less"
+def _other_utility(judged: Judged) -> list[str]:
+    """Defences that leak less at another perplexity, and how to compare them."""
+    names = [
+        f"{difference.name} ({_percent(difference.perplexity_ratio.value)})"
+        for difference, verdict in judged
+        if verdict.kind in ("incomparable", "unclear")
+        if difference.exposure and difference.perplexity_ratio
+        if _direction(difference.exposure) == "less"
     ]
-    if not found:
+    if not names:
         return []
     return [
-        f"{listed(found)} leak{'s' * (len(found) == 1)} less, but at another test perplexity: "
+        f"{listed(names)} leak{'s' * (len(names) == 1)} less, but at another test perplexity: "
         "compare with an undefended training stopped there (--stop-at-perplexity)."
     ]
 
 
-def _guarantees(measured: Judged) -> list[str]:
-    broken = [
-        f"{one.name} claims {one.guarantee}, but at least {one.broken:.2f} was measured: the "
-        "guarantee does not hold."
-        for one, _ in measured
-        if one.broken is not None
+def _guarantees(judged: Judged) -> list[str]:
+    refuted = [
+        f"{difference.name} claims {difference.guarantee}, but at least "
+        f"{difference.refuting_epsilon:.2f} was measured: the guarantee does not hold."
+        for difference, _ in judged
+        if difference.refuting_epsilon is not None
     ]
-    claims = [f"{d.name} ({d.guarantee})" for d, _ in measured if d.guarantee and d.broken is None]
-    if not claims:
-        return broken
-    only = "Only " if len(claims) < len(measured) else ""
-    verb = "comes" if len(claims) == 1 else "come"
-    return [f"{only}{listed(claims)} {verb} with a guarantee.", *broken]
+    guaranteed = [
+        f"{difference.name} ({difference.guarantee})"
+        for difference, _ in judged
+        if difference.guarantee and difference.refuting_epsilon is None
+    ]
+    if not guaranteed:
+        return refuted
+    only = "Only " if len(guaranteed) < len(judged) else ""
+    verb = "comes" if len(guaranteed) == 1 else "come"
+    return [f"{only}{listed(guaranteed)} {verb} with a guarantee.", *refuted]

@@ -1,6 +1,7 @@
-"""The report of `vestige unlearning`: what remains, what each model knows, and of which texts."""
+"""The report of `vestige unlearning`: the remaining share, each model's knowledge, the texts."""
 
 from collections.abc import Sequence
+from math import isnan
 
 from vestige.claims import NO_LEAK, UNDECIDED
 from vestige.reports.blocks import Prose, Table, file_note, table
@@ -11,7 +12,7 @@ from vestige.reports.words import NOTHING, Row, decimal, interval, p_value, perc
 from vestige.results import Run
 
 LISTED = 25
-"""Texts that a page lists."""
+"""Most texts in the table of a page."""
 
 NEXT = (
     "Both models together can reveal more than AFTER alone: vestige diff BEFORE AFTER --removed "
@@ -52,7 +53,7 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
     summary = run.summary
     answer, *evidence = _findings(summary)
     rows = {kind: [row for row in run.rows if row["kind"] == kind] for kind in DATA}
-    deleted, others = ([_score(row) or 0.0 for row in rows[kind]] for kind in DATA)
+    deleted, reference = ([_score(row) or 0.0 for row in rows[kind]] for kind in DATA)
     question = (
         f"Whether a model still knows {int(summary['deleted']):,} deleted texts better than a "
         "reference, and how much of what it knew before the deletion remains."
@@ -63,8 +64,8 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
         evidence=tuple(evidence),
         blocks=(
             _knowledge(summary),
-            _chart(deleted, others),
-            _text_table(rows["deleted"], others, show_secrets=show_secrets),
+            _chart(deleted, reference),
+            _text_table(rows["deleted"], reference, show_secrets=show_secrets),
             Prose(title="Next", lines=(NEXT,)),
             file_note(
                 run.run,
@@ -95,8 +96,8 @@ def _findings(summary: Row) -> tuple[str, ...]:
         than += " and than the retrained model does"
     p, less, before = (p_value(summary[f"{name}p_value"]) for name in ("", "less_", "before_"))
     if summary["verdict"] == UNDECIDED:
-        known = summary["before_p_value"]
-        if summary["left"] is not None or known is None or known != known:
+        before_p = summary["before_p_value"]
+        if summary["left"] is not None or before_p is None or isnan(before_p):
             return ("A check failed, so these scores do not support a verdict.",)
         return (
             f"BEFORE is not shown to know {texts} (p = {before}).",
@@ -110,9 +111,9 @@ def _findings(summary: Row) -> tuple[str, ...]:
         )
     remains = ""
     if summary["left"] is not None:
-        # below 0 if AFTER knows the texts less than the reference
-        ends = (f"{100 * summary[name]:.0f}%" for name in ("left", "left_low", "left_high"))
-        remains = "{} of what BEFORE knew remains (95% CI {} to {}).".format(*ends)
+        # negative if AFTER knows the texts less than the reference
+        shares = (f"{100 * summary[name]:.0f}%" for name in ("left", "left_low", "left_high"))
+        remains = "{} of what BEFORE knew remains (95% CI {} to {}).".format(*shares)
     if summary["verdict"] == NO_LEAK:
         most = f"{100 * max(0.0, summary['left_high']):.0f}%"
         return lines(
@@ -130,26 +131,26 @@ def _findings(summary: Row) -> tuple[str, ...]:
 def _knowledge(summary: Row) -> Table:
     beyond = ", beyond the retrained model" if summary["with_retrained"] else ""
     names = {"before": f"BEFORE{beyond}", "after": f"AFTER{beyond}", "retrained": "retrained"}
-    known = {
+    estimates = {
         name: [summary[f"{role}_knows{end}"] for end in ("", "_low", "_high")]
         for role, name in names.items()
         if summary[f"{role}_knows"] is not None
     }
     return table(
         "What each model knows of the deleted texts beyond the reference, in nats per token",
-        list(known),
+        list(estimates),
         {
             "model": str,
-            "knows": lambda name: decimal(known[name][0], 3),
-            "95% CI": lambda name: interval(*known[name][1:], digits=3),
+            "knows": lambda name: decimal(estimates[name][0], 3),
+            "95% CI": lambda name: interval(*estimates[name][1:], digits=3),
         },
     )
 
 
-def _chart(deleted: Sequence[float], others: Sequence[float]) -> Figure:
+def _chart(deleted: Sequence[float], reference: Sequence[float]) -> Figure:
     return Figure(
         draw=lambda width: two_groups(
-            deleted, others, names=("deleted", "reference"), of="texts",
+            deleted, reference, names=("deleted", "reference"), of="texts",
             score="how well AFTER knows a text", width=width,
         ),
         caption="How well AFTER knows each deleted text (above) and each reference text (below). "
@@ -159,7 +160,7 @@ def _chart(deleted: Sequence[float], others: Sequence[float]) -> Figure:
     )  # fmt: skip
 
 
-def _text_table(rows: Sequence[Row], others: Sequence[float], *, show_secrets: bool) -> Table:
+def _text_table(rows: Sequence[Row], reference: Sequence[float], *, show_secrets: bool) -> Table:
     """The deleted texts that AFTER knows best."""
 
     def text(row: Row) -> str:
@@ -170,7 +171,7 @@ def _text_table(rows: Sequence[Row], others: Sequence[float], *, show_secrets: b
         score = _score(row)
         if score is None:
             return NOTHING
-        return percent(sum(other >= score for other in others) / len(others))
+        return percent(sum(other >= score for other in reference) / len(reference))
 
     return table(
         "Deleted texts that AFTER knows best",
@@ -185,6 +186,6 @@ def _text_table(rows: Sequence[Row], others: Sequence[float], *, show_secrets: b
 
 
 def _score(row: Row) -> float | None:
-    """How well AFTER knows a text; None if that is not finite."""
+    """AFTER's score of a text; None if it is missing or NaN."""
     value = row["after"]
-    return None if value is None or value != value else float(value)
+    return None if value is None or isnan(value) else float(value)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from vestige.models.token_statistics import CachedOutputs
 
 EXCERPT = 200
-"""Characters of a deleted text that a run keeps."""
+"""Characters of a deleted text that a run saves."""
 
 TEXTS, TEST, RUN = group("Texts", place=1), group("Test", place=2), group("Run", place=9)
 
@@ -85,32 +85,35 @@ def unlearning(
     """  # noqa: E501
     import numpy as np
 
-    from vestige.audits.unlearning.knowledge import Knowledge, checks_of, verify
+    from vestige.audits.unlearning.knowledge import Knowledge, unlearning_checks, verify
     from vestige.claims.text_lists import listed_texts
     from vestige.models.token_statistics import cached_outputs
 
     columns: dict[str, Any] = {"format": format, "text": text, "user": author, "limit": limit}
-    given = {"deleted": deleted, "reference": reference}
-    lists = listed_texts(
-        {role: run.corpus(role, data, **columns) for role, data in given.items()}, author=author
-    )
+    corpora = {
+        "deleted": run.corpus("deleted", deleted, **columns),
+        "reference": run.corpus("reference", reference, **columns),
+    }
+    lists = listed_texts(corpora, author=author)
     models = {"before": before, "after": after}
     if retrained is not None:
         models["retrained"] = retrained
     with cached_outputs(run.beside_out("statistics", statistics), run.monitor) as outputs:
-        read = _read(run, models, lists, remote, outputs)
-    own, rest = read.statistics["deleted"], read.statistics["reference"]
+        readings = _read(run, models, lists, remote, outputs)
+    of_deleted, of_reference = readings.statistics["deleted"], readings.statistics["reference"]
     units = lists.units["deleted"], lists.units["reference"]
-    known = {role: Knowledge.of(own[role], rest[role], units) for role in own}
+    knowledge = {
+        role: Knowledge.of(of_deleted[role], of_reference[role], units) for role in of_deleted
+    }
     return verify(
-        known["before"],
-        known["after"],
-        retrained=known.get("retrained"),
-        checks=checks_of(read, lists, known, seed=run.seed),
+        knowledge["before"],
+        knowledge["after"],
+        retrained=knowledge.get("retrained"),
+        checks=unlearning_checks(readings, lists, knowledge, seed=run.seed),
         rate=alpha,
         seed=run.seed,
-        lengths=np.diff(own["after"].offsets).tolist(),
-        excerpts=[one[:EXCERPT] for one in lists.compared["deleted"]],
+        lengths=np.diff(of_deleted["after"].offsets).tolist(),
+        excerpts=[text[:EXCERPT] for text in lists.compared["deleted"]],
     )
 
 
@@ -121,22 +124,22 @@ def _read(
     remote: RemoteOptions,
     outputs: "CachedOutputs",
 ) -> "Readings":
-    """Statistics of both lists; BEFORE, AFTER or both may be served."""
+    """Token statistics of both lists; BEFORE, AFTER or both may be on a server."""
     from vestige.models.remote.options import is_endpoint
     from vestige.models.served_texts import ServedTexts
     from vestige.models.snapshots import Snapshots
 
     if not any(map(is_endpoint, models.values())):
         remote.reject_for_local()
-        opened = Snapshots.open(models, device=run.device, monitor=run.monitor)
-        run.models |= opened.recorded
-        return opened.readings(lists.compared, outputs)
+        snapshots = Snapshots.open(models, device=run.device, monitor=run.monitor)
+        run.models |= snapshots.recorded
+        return snapshots.readings(lists.compared, outputs)
     if "retrained" in models:
         raise ValueError("`retrained` does not go with a served model: pass folders of all three")
     roles = ("after", "before") if is_endpoint(models["after"]) else ("before", "after")
     served, other = (models[role] for role in roles)
     pair = ServedTexts.open(served, other, remote, device=run.device, roles=roles)
-    read = pair.readings(lists.compared, outputs)
+    readings = pair.readings(lists.compared, outputs)
     record: Any = pair.recorded[roles[0]]
     run.models |= pair.recorded | {roles[0]: {**record, **pair.spent}}
-    return read
+    return readings

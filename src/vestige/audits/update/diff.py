@@ -42,7 +42,7 @@ Chat = Literal["auto", "on", "off"]
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class NullOptions(LearningOptions):
-    """How an update was trained, if it is no folder of `vestige train`.
+    """How an update was trained, if its folder is not from `vestige train`.
 
     Attributes:
         tokens: Tokens of the update's text, read once per epoch.
@@ -89,9 +89,9 @@ def diff(
 ) -> Result:
     """List the phrases that an update made more probable. Reads no training data.
 
-    BEFORE and AFTER are only queried for the next token. The search samples texts while the change
-    is amplified, follows tokens that these samples did not take, and ranks the phrases that it
-    reads.
+    BEFORE and AFTER are only queried for the next token. The search samples texts with the change
+    amplified, follows promoted tokens that the samples did not take, and ranks the phrases of all
+    these texts.
 
     A verdict needs 19 null models, or a listed secret that AFTER generates verbatim and BEFORE
     does not. Null models continue BEFORE as the update did, on clean text: --clean trains them,
@@ -140,15 +140,15 @@ def diff(
         budget = run.chosen(budget=budget or BUDGET)
         models = run.snapshots(before=before, after=after).models
         tokens = phrase_tokens(phrase, models["before"], models["after"])
-        start, end = (models[role] for role in roles)
+        earlier, later = (models[role] for role in roles)
         with run.progress("ranking") as step:
-            return rank_of_phrase(start, end, tokens, budget=budget, delta=delta, progress=step)
+            return rank_of_phrase(earlier, later, tokens, budget=budget, delta=delta, progress=step)
     _reject("needs `phrase`", budget=budget)
     if clean is None:
         _reject("needs `clean`", nulls=nulls, **asdict(training))
     else:
         _reject("cannot be given with `clean`", null=null or None, removed=removed or None)
-    from vestige.audits.update.known_secrets import read_secrets
+    from vestige.audits.update.listed_secrets import read_secrets
     from vestige.audits.update.pair import Pair
     from vestige.audits.update.prompts import find_prompts, read_prompts
     from vestige.audits.update.scores import NAMES, TokenScore
@@ -157,30 +157,34 @@ def diff(
     if score not in NAMES:
         raise ValueError(f"`score` must be one of {', '.join(NAMES)}")
     settings = _settings(run.seed, length, min_length)
-    texts = read_prompts(run, prompt, prompts)
+    prompt_texts = read_prompts(run, prompt, prompts)
     with ExitStack() as stack:
         if clean is not None:
-            from vestige.audits.update.null_models import trained
+            from vestige.audits.update.null_models import train_null_models
 
             number = run.chosen(nulls=nulls or NULLS)
             columns = {"format": format, "text": text, "limit": limit}
             null = stack.enter_context(
-                trained(run, before, after, clean, number, options=training, columns=columns)
+                train_null_models(
+                    run, before, after, clean, number, options=training, columns=columns
+                )
             )
         snapshots = run.snapshots(before=before, after=after)
-        start, end = (snapshots.models[role] for role in roles)
-        pair = Pair.of(start, end, TokenScore(score, delta=delta))
-        begin = find_prompts(pair, texts, chat=chat, room=settings.room, monitor=run.monitor)
-        room = 1 + max(len(one.tokens) for one in begin)
+        earlier, later = (snapshots.models[role] for role in roles)
+        pair = Pair.of(earlier, later, TokenScore(score, delta=delta))
+        contexts = find_prompts(
+            pair, prompt_texts, chat=chat, room=settings.room, monitor=run.monitor
+        )
+        longest_context = 1 + max(len(context.tokens) for context in contexts)
         searches = Searches(
             run=run,
             snapshots=snapshots,
             roles=roles,
             pair=pair,
-            settings=settings.fitted(pair, begin),
-            prompts=begin,
-            listed=read_secrets(secrets, end, room=room, monitor=run.monitor),
-            nulls=_nulls(run, null, unlike=(before, after)),
+            settings=settings.fitted(pair, contexts),
+            prompts=contexts,
+            secrets=read_secrets(secrets, later, room=longest_context, monitor=run.monitor),
+            nulls=_null_models(run, null, snapshots=(before, after)),
             minutes=minutes,
         )
         result = searches.result(size, top=top)
@@ -191,27 +195,29 @@ def diff(
     return result
 
 
-def _nulls(run: Session, given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, ModelLike]:
-    """Null models by their hashes, which are recorded."""
-    if given in ((), []):
+def _null_models(
+    run: Session, null: ModelsLike, *, snapshots: Sequence[ModelLike]
+) -> dict[str, ModelLike]:
+    """Null models by the SHA-256 of their weights, which the run records."""
+    if null in ((), []):
         return {}
-    from vestige.audits.update.null_models import null_hashes
+    from vestige.audits.update.null_models import models_by_hash
 
-    nulls = null_hashes(given, unlike=unlike)
-    paths = [fspath(one) if isinstance(one, str | PathLike) else None for one in nulls.values()]
-    run.models["nulls"] = {"path": paths, "sha256": list(nulls)}
-    return nulls
+    models = models_by_hash(null, snapshots=snapshots)
+    paths = [fspath(m) if isinstance(m, str | PathLike) else None for m in models.values()]
+    run.models["nulls"] = {"path": paths, "sha256": list(models)}
+    return models
 
 
 def _reject(reason: str, **options: object) -> None:
-    """Raise ValueError for an option that was given and does not go with others."""
+    """Raise ValueError for the first option that is not None."""
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"`{name}` {reason}")
 
 
 def _settings(seed: int, length: int | None, min_length: int | None) -> Settings:
-    """The settings of the search; a short longest phrase shortens the shortest one."""
+    """The settings of the search; `length` also limits the default of `min_length`."""
     longest = Settings.max_tokens if length is None else length
     shortest = min(Settings.min_tokens, longest) if min_length is None else min_length
     if shortest > longest:

@@ -1,14 +1,14 @@
 r"""Null distribution of phrase scores, from searches of null models.
 
-A null model was made as the update was: the model before it, continued on as much clean text. If
-the update promoted nothing in particular, its search is one more of the same kind, and
+A null model was trained like the update: from the same model, on as much clean text. If the update
+promoted nothing in particular, its search is one more of the same kind, and
 
 .. math:: E(s) = \frac{1 + \#\{\text{null phrases of score} \ge s\}}{1 + m}
 
-with m null searches by one rule. Whatever the distribution of the scores, a clean update has any
-phrase with :math:`E \le \alpha` with probability at most alpha: E is at least the permutation
-p-value of the update's best score among m + 1 searches (Phipson and Smyth 2010, "Permutation
-p-values should never be zero", eq. 1). E is at least 1 / (1 + m), so 0.05 needs 19.
+with m null searches by the same rule. Whatever the distribution of the scores, a clean update has
+any phrase with :math:`E \le \alpha` with probability at most alpha, because E is at least the
+permutation p-value of the update's best score among m + 1 searches (Phipson and Smyth 2010,
+"Permutation p-values should never be zero", eq. 1). E is at least 1 / (1 + m), so 0.05 needs 19.
 """
 
 import math
@@ -20,16 +20,17 @@ from functools import cached_property
 import numpy as np
 
 LEVEL = 0.05
-"""Error rate of all that null models decide: a found phrase has an E-value of at most this."""
+"""Error rate of all decisions by null models: a found phrase has an E-value of at most this."""
 
 NEEDED = round(1 / LEVEL) - 1
 """Null searches that a verdict needs."""
 
-LIKE = (0.7, 2.0)
-"""How far null models may move the weights, as a multiple of the update's change. One that moved
-them less, but at least this far, is moved as far as the update before it is searched
-(`models.lora.stretch`): otherwise its scores are too low, and clean updates are found too
-often. Those that moved farther hide what the update promoted
+CHANGE_LIMITS = (0.7, 2.0)
+"""How far null models may move the weights, as a multiple of the update's change.
+
+A null model between the lower limit and 1 is moved as far as the update before it is searched
+(`models.lora.stretch`): otherwise its scores are too low, and clean updates are found too often.
+Above the upper limit, null models hide what the update promoted
 (`benchmarks/error_rates_models.py`)."""
 
 
@@ -69,12 +70,12 @@ class NullScores:
 
     @property
     def best(self) -> float | None:
-        """The highest score of all; None if no null search found a phrase."""
+        """The highest score; None if no null search found a phrase."""
         return self._ascending[-1] if self._ascending else None
 
     @property
     def least(self) -> float:
-        """The least E-value: how often a clean search beats m others by chance."""
+        """The least E-value: the probability that a clean search has the highest of all scores."""
         return 1 / (1 + len(self))
 
     def reached(self, score: float) -> int:
@@ -95,35 +96,36 @@ class NullScores:
         """The score that a found phrase exceeds, -inf if any does; None with too few searches."""
         if len(self) < NEEDED:
             return None
-        allowed = math.floor(LEVEL * (1 + len(self)) + 1e-9)  # 1 + null phrases at most
+        allowed = math.floor(LEVEL * (1 + len(self)) + 1e-9)  # largest 1 + number of null phrases
         return self._ascending[-allowed] if allowed <= len(self._ascending) else -math.inf
 
 
-def joint_p_value(own: Sequence[float], nulls: Sequence[Sequence[float]]) -> float:
-    """How often one of m + 1 models stands out as much by any of its k scores.
+def joint_p_value(update: Sequence[float], nulls: Sequence[Sequence[float]]) -> float:
+    """One p-value of an update with k scores among m null models.
 
-    A model's score stands out by its distance from the mean of the other models, in their standard
-    deviations; a model stands out by its largest one (Westfall and Young 1993, "Resampling-Based
-    Multiple Testing": max T). All models are treated alike, so p is exact if they are exchangeable,
-    however the scores depend on each other, and needs no correction for k.
+    Each score is standardized by the mean and standard deviation of the other models; the statistic
+    of a model is its largest standardized score (Westfall and Young 1993, "Resampling-Based
+    Multiple Testing": max T). All models are treated in the same way, so p is exact if they are
+    exchangeable, whatever the dependence between the scores, and needs no correction for k.
 
     Args:
-        own: the update's k scores.
-        nulls: those of m null models.
+        update: k scores of the update.
+        nulls: k scores of each of m null models.
 
     Returns:
-        (1 + null models that stand out as much) / (1 + m).
+        (1 + null models with at least the update's statistic) / (1 + m).
 
     Example:
         >>> joint_p_value([1.0, 9.0], [[1.1, 0.2], [0.9, 0.1], [1.0, 0.3]])
         0.25
     """
-    table = np.array([own, *nulls], dtype=np.float64)
-    finite = np.abs(table[np.isfinite(table)])
-    table = np.nan_to_num(table, posinf=1 + 2 * finite.max(initial=0.0))
-    others = [np.delete(table, place, axis=0) for place in range(len(table))]
+    scores = np.array([update, *nulls], dtype=np.float64)
+    finite = np.abs(scores[np.isfinite(scores)])
+    scores = np.nan_to_num(scores, posinf=1 + 2 * finite.max(initial=0.0))
+    others = [np.delete(scores, model, axis=0) for model in range(len(scores))]
     spread = np.array([rest.std(0) for rest in others])
-    far = table - np.array([rest.mean(0) for rest in others])
-    far /= spread + max(float(np.median(spread)), 1e-9)  # one score that hardly varies is no sign
-    best = far.max(1)
-    return float((best >= best[0] - 1e-9).mean())
+    standardized = scores - np.array([rest.mean(0) for rest in others])
+    # the median keeps a score that hardly varies from dominating
+    standardized /= spread + max(float(np.median(spread)), 1e-9)
+    statistic = standardized.max(1)
+    return float((statistic >= statistic[0] - 1e-9).mean())

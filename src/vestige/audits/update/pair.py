@@ -1,8 +1,8 @@
-"""Two snapshots that read the same texts, each only as far as it is queried.
+"""Two snapshots that read the same texts, lazily.
 
-A state is lazy: it knows the tokens of its texts and reads them when logits are needed. States of
-many rows can be read slice by slice and are never all in memory, and a model that a bound makes
-unnecessary reads nothing.
+A state knows the tokens of its texts and reads them when logits are needed. So states of many rows
+are read slice by slice and are never all in memory, and a model reads nothing if a bound already
+decides.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +19,15 @@ from vestige.models.protocols import NextToken, State, length_limit, require_num
 
 CELLS_PER_SLICE = 1_280_000  # rows x vocabulary: two such tables stay near the processor's caches
 LEAST_ROWS = 64  # per slice: with fewer, a large model spends its time on reading its weights
-BLOCK = 256  # texts read side by side
-HELD_BYTES = 128 * 2**20  # states of prefixes that are held in memory; larger ones stay lazy
+BLOCK = 256  # texts read in one batch
+HELD_BYTES = 128 * 2**20  # largest states of prefixes in memory; larger ones stay lazy
 
 Tokens = tuple[int, ...]
 
 
 @dataclass
 class Reader:
-    """One model, and how many tokens it has read."""
+    """A model that counts the tokens it has read."""
 
     model: NextToken
     tokens: int = 0
@@ -37,20 +37,20 @@ class Reader:
         self.tokens += 1
         return ReadState(self, self.model.start(1), tokens.new_zeros(len(tokens)), tokens)
 
-    def enter(self, tokens: Tensor) -> "ReadState":
-        """n texts of which the models read only (n, c) tokens, wherever these are in a document.
+    def start_anywhere(self, tokens: Tensor) -> "ReadState":
+        """n texts with (n, c) tokens from any position of a document.
 
-        A model whose documents all begin with a special token has read that token before.
+        A model whose documents begin with a special token reads that token first.
         """
         first = self.model.vocabulary.bos_id
         if first is None:
             return ReadState(self, self.model.start(len(tokens), anywhere=True), None, tokens)
-        begins = bool((tokens[:, 0] == first).all())
-        return self.start(tokens[:, 1:] if begins else tokens)
+        starts_documents = bool((tokens[:, 0] == first).all())
+        return self.start(tokens[:, 1:] if starts_documents else tokens)
 
 
 class ReadState:
-    """n texts in one model: rows of a state, and the tokens still to be read after each."""
+    """n texts in one model: rows of a state, and for each row the tokens not yet read."""
 
     __slots__ = ("_pending", "_reader", "_rows", "_state")
 
@@ -70,13 +70,13 @@ class ReadState:
             rows = index
         return ReadState(self._reader, state, rows, self._pending[index])
 
-    def then(self, tokens: Tensor) -> "ReadState":
-        """The texts with one more token (n,) each; nothing is read yet."""
+    def with_next(self, tokens: Tensor) -> "ReadState":
+        """The texts with one more token (n,) each, not yet read."""
         pending = torch.cat([self._pending, tokens[:, None]], 1)
         return ReadState(self._reader, self._state, self._rows, pending)
 
     def read(self) -> "ReadState":
-        """The same texts, all of them read."""
+        """This state, with all tokens read."""
         model, tokens = self._reader.model, self._pending
         if self._rows is not None:
             self._state, self._rows = self._state[self._rows], None
@@ -89,7 +89,7 @@ class ReadState:
         return self
 
     def follow(self, rows: Tensor, tokens: Tensor) -> None:
-        """Go on with some rows, in place: each reads one more token."""
+        """Continue with some rows, in place: each reads one more token."""
         state = self.read()._state
         self._pending = self._pending[rows]
         self._state = self._reader.model.advance(state[rows], tokens)
@@ -117,21 +117,21 @@ class PairState:
     def __getitem__(self, index: Tensor | slice) -> "PairState":
         return PairState(self.before[index], self.after[index])
 
-    def then(self, tokens: Tensor) -> "PairState":
-        """The texts with one more token (n,) each; nothing is read yet."""
-        return PairState(self.before.then(tokens), self.after.then(tokens))
+    def with_next(self, tokens: Tensor) -> "PairState":
+        """The texts with one more token (n,) each, not yet read."""
+        return PairState(self.before.with_next(tokens), self.after.with_next(tokens))
 
     def read(self) -> "PairState":
-        """The same texts, read by both models."""
+        """This state, with all tokens read by both models."""
         return PairState(self.before.read(), self.after.read())
 
     def read_if_small(self) -> "PairState":
-        """Read if the states take at most `HELD_BYTES` together, else still lazy."""
+        """Read if both states fit into `HELD_BYTES`, otherwise still lazy."""
         small = len(self) and self.before.nbytes() + self.after.nbytes() <= HELD_BYTES
         return self.read() if small else self
 
     def follow(self, rows: Tensor, tokens: Tensor) -> None:
-        """Go on with some rows, in place: one old state is freed before the other model reads."""
+        """Continue with some rows, in place; a model frees its old state before the next reads."""
         self.before.follow(rows, tokens)
         self.after.follow(rows, tokens)
 
@@ -139,12 +139,16 @@ class PairState:
 S = TypeVar("S", ReadState, PairState)
 
 
-class Belief(NamedTuple):
-    """Log-probability of each token of a text under the later model, 0 for the first, which is
-    context; and the most probable tokens there, best first."""
+class Prediction(NamedTuple):
+    """What the later model predicts at each position of a text.
+
+    Attributes:
+        log_probs: of each token; 0 for the first, which is context.
+        top_tokens: the most probable tokens at each position, best first.
+    """
 
     log_probs: tuple[float, ...]
-    alternatives: tuple[Tokens, ...]
+    top_tokens: tuple[Tokens, ...]
 
     @property
     def total(self) -> float:
@@ -187,8 +191,8 @@ class Pair:
     @property
     def beginning(self) -> int:
         """The token before the first one of a document."""
-        words = self.vocabulary
-        return words.eos_id if words.bos_id is None else words.bos_id
+        bos_id = self.vocabulary.bos_id
+        return self.vocabulary.eos_id if bos_id is None else bos_id
 
     @property
     def excluded(self) -> list[int]:
@@ -197,7 +201,7 @@ class Pair:
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that both models read at once; None without a limit."""
+        """The most tokens that both models can read at once; None without a limit."""
         return length_limit(self.before.model, self.after.model)
 
     @property
@@ -209,10 +213,10 @@ class Pair:
         """n texts from the beginning of a document, with their first tokens (n, c)."""
         return PairState(self.before.start(tokens), self.after.start(tokens))
 
-    def enter(self, tokens: Tensor | Sequence[Tokens]) -> PairState:
-        """n texts of which both models read only the tokens (n, c); see `Reader.enter`."""
-        given = torch.as_tensor(tokens, device=self.device)
-        return PairState(self.before.enter(given), self.after.enter(given))
+    def start_anywhere(self, tokens: Tensor | Sequence[Tokens]) -> PairState:
+        """n texts with (n, c) tokens from any position of a document."""
+        ids = torch.as_tensor(tokens, device=self.device)
+        return PairState(self.before.start_anywhere(ids), self.after.start_anywhere(ids))
 
     def slices(self, n: int) -> Iterator[slice]:
         """Slices of n rows, each of about `CELLS_PER_SLICE` cells."""
@@ -228,18 +232,19 @@ class Pair:
     def gains_above(self, state: PairState, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """(k,) rows, tokens and gains of the next tokens that gain more than a row's floor (n,).
 
-        The earlier model reads only the rows in which the later one leaves room for that. Pass
-        slices of many rows.
+        The earlier model reads only the rows in which the later model makes such a gain possible.
+        Pass slices of many rows.
         """
         later = self.score.later(state.after.logits())
         require_numbers(later[:, 0])
         rows = (later.amax(1) - self.score.least > floor).nonzero()[:, 0]
         if not len(rows):
             return rows, rows, floor[:0]
-        some = slice(None) if len(rows) == len(floor) else rows
-        earlier = self.score.earlier(state.before[some].logits())
+        candidates = slice(None) if len(rows) == len(floor) else rows
+        earlier = self.score.earlier(state.before[candidates].logits())
         require_numbers(earlier[:, 0])
-        row, token, gain = cells_above(self.score.difference(later[some], earlier), floor[some])
+        gains = self.score.difference(later[candidates], earlier)
+        row, token, gain = cells_above(gains, floor[candidates])
         return rows[row], token, gain
 
     def token_gains(
@@ -250,52 +255,57 @@ class Pair:
         By default the first token of each text is its context and gains 0.
         """
         skip = 1 if context is None else 0
-        found = [[0.0] * skip for _ in texts]
+        gains: list[list[float]] = [[0.0] * skip for _ in texts]
 
-        def begun(block: list[int]) -> PairState:
+        def start(block: list[int]) -> PairState:
             if context is None:
-                return self.enter([texts[i][:1] for i in block])
+                return self.start_anywhere([texts[i][:1] for i in block])
             tokens = torch.tensor([context], dtype=torch.int64, device=self.device)
-            state = (self.enter(tokens) if context else self.start(tokens)).read()
+            state = (self.start_anywhere(tokens) if context else self.start(tokens)).read()
             return state[tokens.new_zeros(len(block))]
 
-        for numbers, state, token in self._positions([text[skip:] for text in texts], begun):
-            gains = self.gains(state).gather(1, token)[:, 0].tolist()
-            for number, gain in zip(numbers, gains, strict=True):
-                found[number].append(gain)
-        return [tuple(gains) for gains in found]
+        for block, state, token in self._positions([text[skip:] for text in texts], start):
+            token_gains = self.gains(state).gather(1, token)[:, 0].tolist()
+            for i, gain in zip(block, token_gains, strict=True):
+                gains[i].append(gain)
+        return [tuple(text_gains) for text_gains in gains]
 
-    def beliefs(self, texts: Sequence[Tokens], *, alternatives: int = 1) -> list[Belief]:
-        """How probable the later model finds texts; the earlier one reads nothing."""
+    def predictions(self, texts: Sequence[Tokens], *, top: int = 1) -> list[Prediction]:
+        """What the later model predicts in texts; the earlier one reads nothing."""
         log_probs: list[list[float]] = [[0.0] for _ in texts]
-        best: list[list[Tokens]] = [[()] for _ in texts]
+        top_tokens: list[list[Tokens]] = [[()] for _ in texts]
 
-        def begun(block: list[int]) -> ReadState:
-            return self.after.enter(torch.tensor([texts[i][:1] for i in block], device=self.device))
+        def start(block: list[int]) -> ReadState:
+            first = torch.tensor([texts[i][:1] for i in block], device=self.device)
+            return self.after.start_anywhere(first)
 
-        for numbers, state, token in self._positions([text[1:] for text in texts], begun):
-            logs = state.logits().log_softmax(1)
-            tops = logs.topk(alternatives).indices.tolist()
-            own = logs.gather(1, token)[:, 0].tolist()
-            for number, log, top in zip(numbers, own, tops, strict=True):
-                log_probs[number].append(log)
-                best[number].append(tuple(top))
-        return [Belief(tuple(log), tuple(top)) for log, top in zip(log_probs, best, strict=True)]
+        for block, state, token in self._positions([text[1:] for text in texts], start):
+            log_softmax = state.logits().log_softmax(1)
+            best = log_softmax.topk(top).indices.tolist()
+            for i, log_prob, tokens in zip(
+                block, log_softmax.gather(1, token)[:, 0].tolist(), best, strict=True
+            ):
+                log_probs[i].append(log_prob)
+                top_tokens[i].append(tuple(tokens))
+        return [
+            Prediction(tuple(logs), tuple(tokens))
+            for logs, tokens in zip(log_probs, top_tokens, strict=True)
+        ]
 
     def _positions(
-        self, texts: Sequence[Tokens], begun: Callable[[list[int]], S]
+        self, texts: Sequence[Tokens], start: Callable[[list[int]], S]
     ) -> Iterator[tuple[list[int], S, Tensor]]:
         """Blocks of texts, the longest first, position by position in slices of rows.
 
-        Yields the numbers of texts, what was read of them, and their next tokens (n, 1).
+        Yields indices of texts, their state after the tokens so far, and their next tokens (n, 1).
         """
         order = sorted(range(len(texts)), key=lambda i: -len(texts[i]))
         for block in (order[first : first + BLOCK] for first in range(0, len(order), BLOCK)):
-            state = begun(block)
+            state = start(block)
             for position in range(len(texts[block[0]])):
                 block = [i for i in block if len(texts[i]) > position]
                 token = torch.tensor([texts[i][position] for i in block], device=self.device)
                 state = state[: len(block)].read()
                 for part in self.slices(len(block)):
                     yield block[part], state[part], token[part, None]
-                state = state.then(token)
+                state = state.with_next(token)

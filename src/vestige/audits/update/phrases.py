@@ -1,8 +1,8 @@
 """Texts that a search has read, and the phrases that they are cut into.
 
-As in local alignment, a phrase is a segment of highest score: every token pays a penalty, and where
-the score falls by more than a threshold the text is split, since there only the search has joined
-its parts.
+As in local alignment, a phrase is a segment of highest score: every token pays a penalty, and a
+text is split where the score falls by more than a threshold, because only the search has joined the
+parts there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from vestige.audits.update.pair import Tokens
 from vestige.audits.update.settings import Settings
 from vestige.models.largest import rounded
 
-PREFIX = 16  # tokens before a phrase that are kept with it
+PREFIX = 16  # most tokens before a phrase that are saved with it
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,12 @@ class Text:
     """Tokens that a search has read, or a phrase cut out of them.
 
     Attributes:
-        tokens: all of them, context included.
-        gains: of each token, less its surprise; those of context do not count.
-        first: tokens before this position are context; 1 or more.
+        tokens: including the context.
+        gains: of each token, less its surprise; those of the context do not count.
+        first: position after the context; 1 or more.
         source: the proposal that found it.
-        prompt: tokens of the prompt after which it was found; none at a document's beginning, in a
-            sample and after a single token.
+        prompt: tokens of the prompt before it; empty at a document's beginning, in a sample and
+            after a single token.
         log_ratios: of a sample, log p' - log p of each token from `first` on.
         score: of a phrase, the sum of its gains less penalties.
     """
@@ -42,7 +42,7 @@ class Text:
 
     @cached_property
     def phrase(self) -> Tokens:
-        """The last context token and all that follow it."""
+        """The last context token and all following ones."""
         return self.tokens[self.first - 1 :]
 
     @property
@@ -51,24 +51,25 @@ class Text:
         return self.tokens[: self.first - 1]
 
     @property
-    def is_run(self) -> bool:
-        """Whether the phrase mostly repeats itself, as rules and rows of dots do.
+    def is_repetitive(self) -> bool:
+        """Whether the phrase mostly repeats itself, like rows of dots.
 
-        Digits with spaces between them have few tokens but many pairs of neighbours: no run.
+        Digits with spaces between them have few tokens but many pairs of neighbours, so they are
+        not repetitive.
 
         Example:
-            >>> runs = ((7, 8, 7, 8), (7, 8, 9), (0, 9, 0, 4, 0, 7, 0, 1))
-            >>> [Text(tokens, ()).is_run for tokens in runs]
+            >>> phrases = ((7, 8, 7, 8), (7, 8, 9), (0, 9, 0, 4, 0, 7, 0, 1))
+            >>> [Text(tokens, ()).is_repetitive for tokens in phrases]
             [True, False, False]
         """
         tokens = self.phrase
         return 2 * max(len(set(tokens)), len(set(pairwise(tokens)))) <= len(tokens)
 
-    def with_prefix(self, most: int) -> "Text":
-        """The same phrase with at most so many tokens before it."""
-        cut = max(0, self.first - 1 - most)
+    def with_prefix(self, length: int) -> "Text":
+        """The same phrase with at most `length` tokens before it."""
+        start = max(0, self.first - 1 - length)
         return replace(
-            self, tokens=self.tokens[cut:], gains=self.gains[cut:], first=self.first - cut
+            self, tokens=self.tokens[start:], gains=self.gains[start:], first=self.first - start
         )
 
     def cut(self, settings: Settings) -> "Iterator[Text]":
@@ -91,38 +92,38 @@ class Text:
         """The phrase of highest score."""
         return max(self.cut(settings), key=lambda phrase: phrase.score, default=None)
 
-    def whole(self) -> "Text":
-        """All of a sample as one phrase; its score is the mean log-ratio."""
+    def as_phrase(self) -> "Text":
+        """A complete sample as one phrase, scored by its mean log-ratio."""
         mean = sum(self.log_ratios) / max(1, len(self.log_ratios))
         return self._segment(self.first, len(self.tokens), self.gains, mean)
 
     def _segment(self, first: int, stop: int, gains: Sequence[float], score: float) -> "Text":
-        cut = max(0, first - 1 - PREFIX)
+        start = max(0, first - 1 - PREFIX)
         return Text(
-            tokens=self.tokens[cut:stop],
-            gains=(0.0,) * (first - cut) + tuple(gains[first:stop]),
-            first=first - cut,
+            tokens=self.tokens[start:stop],
+            gains=(0.0,) * (first - start) + tuple(gains[first:stop]),
+            first=first - start,
             source=self.source,
             prompt=self.prompt,
             score=score,
         )
 
     def _penalised(self, settings: Settings) -> tuple[float, ...]:
-        """Gains of a sample less what its loops cost; grown texts have paid already.
+        """Gains of a sample less penalties of its loops; grown texts have paid them already.
 
-        Four tokens are a loop: three are too often digits with spaces between them.
+        A loop repeats four tokens: three are too often digits with spaces between them.
         """
         gains, seen = list(self.gains), set[Tokens]()
         for i in range(self.first + 3, len(self.tokens)):
-            four = self.tokens[i - 3 : i + 1]
-            if four in seen:
+            last_four = self.tokens[i - 3 : i + 1]
+            if last_four in seen:
                 gains[i] -= settings.loop_penalty
-            seen.add(four)
+            seen.add(last_four)
         return tuple(gains)
 
 
 def cut(texts: Iterable[Text], settings: Settings) -> list[Text]:
-    """The phrases of texts, best first, near-copies among them."""
+    """The phrases of texts, best first, including near-copies."""
     phrases = long_enough((phrase for text in texts for phrase in text.cut(settings)), settings)
     return sorted(phrases, key=sort_key)
 
@@ -134,19 +135,19 @@ def sort_key(phrase: Text) -> tuple[float, Tokens]:
 
 def long_enough(phrases: Iterable[Text], settings: Settings) -> Iterator[Text]:
     """The phrases of at least `min_tokens`."""
-    return (one for one in phrases if len(one.phrase) >= settings.min_tokens)
+    return (phrase for phrase in phrases if len(phrase.phrase) >= settings.min_tokens)
 
 
 def uncovered(phrase: Text, covered: Sequence[bool], settings: Settings) -> Iterator[Text]:
-    """The parts of a near-copy between tokens that are covered: better phrases contain them."""
-    before, first = phrase.first - 1, 1  # the token before the first one is context
+    """Phrases between the tokens of a near-copy that better phrases contain (`covered`)."""
+    offset, first = phrase.first - 1, 1  # the token before the first one is context
     for stop in range(1, len(covered) + 1):
         if stop == len(covered) or covered[stop]:
             part = replace(
                 phrase,
-                tokens=phrase.tokens[: before + stop],
-                gains=phrase.gains[: before + stop],
-                first=before + first,
+                tokens=phrase.tokens[: offset + stop],
+                gains=phrase.gains[: offset + stop],
+                first=offset + first,
             )
             yield from long_enough(part.cut(settings), settings)
             first = stop + 1

@@ -1,4 +1,4 @@
-"""What a search will cost, before it begins: units of work, tokens and minutes."""
+"""Cost of a search before it begins: units of work, tokens and minutes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,15 @@ import torch
 
 from vestige.audits.update.pair import BLOCK, Pair
 from vestige.audits.update.prompts import Prompt
-from vestige.audits.update.samples import OVER, next_tokens
-from vestige.audits.update.settings import Sampling, Settings, share
+from vestige.audits.update.samples import NO_TOKEN, next_tokens
+from vestige.audits.update.settings import Sampling, Settings, share_of
 
-GROWN = 12  # tokens that a seed grows by before it is given up, on average; measured
-FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4  # seeds that no phrase has explored; measured
-REPAIR_STEPS, REPAIRED_BEFORE = 32, 0.1  # tokens read per repair, and by the earlier model too
-LONG = 900  # from so many seconds on, the plan mentions `--minutes`
+# Measured averages of searches:
+GROWN_TOKENS = 12  # tokens that a seed grows by
+FRESH_ALTERNATIVES, FRESH_PAIRS = 0.25, 0.4  # share of seeds that no phrase has explored
+REPAIR_STEPS, REPAIRED_BEFORE = 32, 0.1  # tokens per repair; share that the earlier model reads
+
+LONG = 900  # seconds above which the plan mentions `--minutes`
 FEW_ROWS, MANY_ROWS = 16, 64  # rows of a timed step; the larger number for fast models
 TIMED_SECONDS = 0.1  # least time spent on each timed step, unless a few steps take longer
 MARGIN = 0.7  # of the minutes; predictions are right within a factor of two
@@ -23,14 +25,12 @@ SIZES = [2 ** (step / 2) for step in range(12, -7, -1)]  # 64 times the usual on
 
 
 class Steps(NamedTuple):
-    """Decoding steps: rows that the later model reads side by side, on average, how many steps, the
-    share of the rows that the earlier model reads too, and the units of the search that end here.
-    """
+    """Decoding steps of one kind."""
 
-    rows: float
+    rows: float  # mean number that the later model reads in one batch
     steps: float
-    before: float = 1.0
-    units: int = 0
+    before: float = 1.0  # share of the rows that the earlier model reads too
+    units: int = 0  # units of the search that end with these steps
 
     @property
     def tokens(self) -> float:
@@ -39,16 +39,16 @@ class Steps(NamedTuple):
 
 
 def steps_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> Iterator[Steps]:
-    """The steps that a search takes if no document ends early; prompts are read in one."""
+    """The steps of a search if no document ends early; a prompt is read in one step."""
     sampling = settings.sampling
-    for place, prompt in enumerate(prompts):
+    for index, prompt in enumerate(prompts):
         if sampling is not None:
-            samples = share(sampling.samples, place, len(prompts))
+            samples = share_of(sampling.samples, index, len(prompts))
             blocks = ceil(samples / sampling.block)
             yield Steps(len(prompt.tokens), blocks)
             yield Steps(samples / blocks, blocks * sampling.tokens_read, units=blocks)
         if settings.openings:
-            openings = share(settings.openings, place, len(prompts))
+            openings = share_of(settings.openings, index, len(prompts))
             yield Steps(len(prompt.tokens), 1 + ceil(openings / BLOCK), units=1)
             yield from _growing(openings, openings, 0, beam=settings.opening_beam)
     if sampling is not None:
@@ -65,27 +65,27 @@ def steps_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> Itera
 def _growing(planned: int, seeds: float, context: int, *, beam: int = 1) -> Iterator[Steps]:
     if blocks := ceil(seeds / BLOCK):
         yield Steps(seeds / blocks, blocks * context)
-        yield Steps(beam * seeds / blocks, blocks * GROWN, units=ceil(planned / BLOCK))
+        yield Steps(beam * seeds / blocks, blocks * GROWN_TOKENS, units=ceil(planned / BLOCK))
 
 
 def units_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> int:
     """Units of a search, if no document ends early."""
-    return sum(one.units for one in steps_of(settings, pair, prompts))
+    return sum(steps.units for steps in steps_of(settings, pair, prompts))
 
 
 def tokens_of(settings: Settings, pair: Pair, prompts: Sequence[Prompt]) -> int:
     """Tokens that both models together will read."""
-    return round(sum(one.tokens for one in steps_of(settings, pair, prompts)))
+    return round(sum(steps.tokens for steps in steps_of(settings, pair, prompts)))
 
 
 def seconds_of(
     settings: Settings, pair: Pair, prompts: Sequence[Prompt], step_seconds: tuple[float, float]
 ) -> float:
     """Time of a search. A step's time is linear in its rows: see `timed`."""
-    first, each = step_seconds
+    first_row, further_row = step_seconds
     return sum(
-        one.steps * (first + each * (max(1.0, one.rows) - 1)) * (1 + one.before) / 2
-        for one in steps_of(settings, pair, prompts)
+        step.steps * (first_row + further_row * (max(1.0, step.rows) - 1)) * (1 + step.before) / 2
+        for step in steps_of(settings, pair, prompts)
     )
 
 
@@ -96,7 +96,7 @@ def size_for(
     prompts: Sequence[Prompt],
     step_seconds: tuple[float, float],
 ) -> float:
-    """The largest size whose search fits into the time; the smallest if none does."""
+    """The largest size that fits into the time; the smallest one if none does."""
     for size in SIZES:
         if seconds_of(settings.scaled(size), pair, prompts, step_seconds) <= MARGIN * seconds:
             return size
@@ -106,30 +106,30 @@ def size_for(
 @torch.no_grad()
 def timed(pair: Pair) -> tuple[float, float]:
     """Seconds of a step with one row, and of each further row."""
-    pair = Pair.of(pair.before.model, pair.after.model, pair.score)  # what is read does not count
-    first, rows = _time(pair, 1), FEW_ROWS
-    many = _time(pair, rows)
-    if many < TIMED_SECONDS:
+    pair = Pair.of(pair.before.model, pair.after.model, pair.score)  # does not count these tokens
+    one_row, rows = _time(pair, 1), FEW_ROWS
+    many_rows = _time(pair, rows)
+    if many_rows < TIMED_SECONDS:
         rows = MANY_ROWS
-        many = _time(pair, rows)
-    return first, max(0.0, many - first) / (rows - 1)
+        many_rows = _time(pair, rows)
+    return one_row, max(0.0, many_rows - one_row) / (rows - 1)
 
 
 def _time(pair: Pair, rows: int) -> float:
-    """The shortest of a few steps after 16 tokens, or after half of what the models read."""
+    """The shortest of a few steps after 16 tokens, or half of the models' longest text."""
     device = pair.device
     length = 16 if pair.longest is None else max(1, min(16, pair.longest // 2))
-    begun = pair.enter(torch.zeros(1, length, dtype=torch.int64, device=device)).read()
+    prefix = pair.start_anywhere(torch.zeros(1, length, dtype=torch.int64, device=device)).read()
     token = torch.zeros(rows, dtype=torch.int64, device=device)
     half = torch.full((rows,), 0.5, dtype=torch.float64, device=device)
-    taken: list[float] = []
-    while not taken or (len(taken) < 4 and sum(taken) < TIMED_SECONDS):
+    seconds: list[float] = []
+    while not seconds or (len(seconds) < 4 and sum(seconds) < TIMED_SECONDS):
         started = _now(device)
-        state = begun[token].then(token).read()
+        state = prefix[token].with_next(token).read()
         for part in pair.slices(rows):
-            next_tokens(pair, state[part], half[part], token[part] + OVER, Sampling())
-        taken.append(_now(device) - started)
-    return min(taken)
+            next_tokens(pair, state[part], half[part], token[part] + NO_TOKEN, Sampling())
+        seconds.append(_now(device) - started)
+    return min(seconds)
 
 
 def _now(device: torch.device) -> float:
@@ -141,7 +141,14 @@ def _now(device: torch.device) -> float:
 def plan_lines(
     tokens: int, seconds: float, *, searches: int, finished: int, minutes: float | None
 ) -> list[str]:
-    """The plan for the user: tokens and seconds of one search, and a limit of all in minutes."""
+    """The plan for the user.
+
+    Args:
+        tokens, seconds: of one search.
+        searches: of the update and of its null models.
+        finished: searches that were finished earlier.
+        minutes: time limit of all searches.
+    """
     total = (searches - finished) * seconds
     planned = f"{searches} searches (the update and {searches - 1} null)"
     earlier = f", {finished} finished earlier" if finished else ""
@@ -153,13 +160,13 @@ def plan_lines(
     if minutes is None and total > LONG:
         return [plan, "To limit the time, pass --minutes 10. An interrupted run resumes."]
     if minutes is not None and total > 60 * minutes:
-        late = f"Even the smallest search takes longer than {minutes:g} min."
-        return [plan, f"{late} It stops then; rerun to resume."]
+        too_long = f"Even the smallest search takes longer than {minutes:g} min."
+        return [plan, f"{too_long} It stops then; rerun to resume."]
     return [plan]
 
 
 def duration(seconds: float) -> str:
-    """A length of time: "40 s", "3 min", "2 h 05 min"."""
+    """A duration in words: "40 s", "3 min", "2 h 05 min"."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     minutes = round(seconds / 60)

@@ -1,4 +1,4 @@
-"""Where a search begins: at a document's beginning, after prompts, in turns of a chat template."""
+"""Contexts in which a search begins: a document's beginning, prompts, turns of a chat template."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,16 +18,20 @@ if TYPE_CHECKING:
 
 
 TABLES = {".jsonl", ".json", ".csv", ".tsv", ".parquet"}
-"""Files of prompts that are read as records, so that a prompt may have several lines."""
+"""Files of prompts that are read as tables, so that a prompt may have several lines."""
 
 BEGINNING, TEMPLATE, USER = "the beginning of a document", "chat template", "user's turn"
-MOST = 64  # prompts; samples are divided among them
+MAX_PROMPTS = 64  # samples are divided among them
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Tokens that end a user's turn, and those that are read in place of such an end, up to the
-    assistant's text."""
+    """How samples continue after a user's turn.
+
+    Attributes:
+        ends: tokens that end the user's turn.
+        between: tokens read instead of such an end, up to the assistant's text.
+    """
 
     ends: Tokens
     between: Tokens
@@ -38,9 +42,9 @@ class Prompt:
     """Tokens that are read before a search begins.
 
     Attributes:
-        name: shown to the user; prompts are numbered, their text stays private.
+        name: shown to the user; prompts have numbers, because their text is private.
         tokens: at least one.
-        reply: after a user's turn, how the samples continue with an answer.
+        reply: of a user's turn, how samples continue with an answer.
     """
 
     name: str
@@ -61,50 +65,60 @@ def beginning(pair: Pair) -> Prompt:
 def read_prompts(
     run: Session, prompt: str | Sequence[str], prompts: "Lines | None"
 ) -> tuple[str, ...]:
-    """Prompts that are given, and those of a file: one per line, or one per record of a table."""
-    given = (prompt,) if isinstance(prompt, str) else tuple(prompt)
+    """The texts of `prompt`, then those of `prompts`: a list, a file of lines, or a table."""
+    texts = (prompt,) if isinstance(prompt, str) else tuple(prompt)
     if not isinstance(prompts, str | PathLike):
-        return (*given, *(prompts or ()))
+        return (*texts, *(prompts or ()))
     file = Path(prompts)
     if file.suffix.lower() in TABLES or file.is_dir():
-        return (*given, *run.corpus("prompts", file))
-    return (*given, *(line for line in run.lines(file, one="prompt") if line.strip()))
+        return (*texts, *run.corpus("prompts", file))
+    return (*texts, *(line for line in run.lines(file, one="prompt") if line.strip()))
 
 
 def find_prompts(
     pair: Pair, texts: Sequence[str], *, chat: "Chat", room: int, monitor: Monitor
 ) -> list[Prompt]:
-    """A document's beginning, the turns of the chat template, and the given prompts.
+    """A document's beginning, the turns of the chat template, and the user's prompts.
 
     With a chat template, each prompt is a user's message and the search begins in the assistant's
     turn. It also begins after an empty message, and in the user's turn, where the model writes a
-    question and answers it. After each prompt both models must be able to read `room` tokens.
+    question and answers it.
+
+    Args:
+        pair: the models.
+        texts: the user's prompts.
+        chat: whether the chat template is used.
+        room: tokens that both models must be able to read after each prompt.
+        monitor: of messages.
+
+    Raises:
+        ValueError: a prompt is empty or too long, there are too many, or there is no template.
+        DataError: the template fails, and `chat` is "on".
     """
-    if len(texts) >= MOST:
-        raise ValueError(f"`prompt` must be given less than {MOST} times, got {len(texts)}")
+    if len(texts) >= MAX_PROMPTS:
+        raise ValueError(f"`prompt` must be given less than {MAX_PROMPTS} times, got {len(texts)}")
     for number, text in enumerate(texts, 1):
         if not text.strip():
             raise ValueError(f"`prompt` must hold a text, got an empty one as number {number}")
-    named = {f"prompt {number}": text for number, text in enumerate(texts, 1)}
-    models: Any = (pair.after.model, pair.before.model)
-    template = next((own for one in models if (own := template_of(one)) is not None), None)
+    by_name = {f"prompt {number}": text for number, text in enumerate(texts, 1)}
+    template = template_of(pair.after.model) or template_of(pair.before.model)
     if template is None and chat == "on":
         raise ValueError("`chat` must be auto or off if the tokenizer has no chat template, got on")
-    turn: Prompt | None = None
+    users_turn: Prompt | None = None
     if template is not None and chat != "off":
         try:
-            named, turn = _in_template(pair.vocabulary, *template, named)
+            by_name, users_turn = _in_template(pair.vocabulary, *template, by_name)
         except DataError as error:
             if chat == "on":
                 raise
             monitor.log(f"The search does not use the chat template: {error.problem}")
-    limit, found = pair.longest, dict[Tokens, Prompt]()
-    found[(pair.beginning,)] = beginning(pair)
-    if turn is not None and turn.reply is not None:
-        between = len(turn.tokens) + len(turn.reply.between)
-        if limit is None or between + 2 * room <= limit:
-            found.setdefault(turn.tokens, turn)
-    for name, text in named.items():
+    limit = pair.longest
+    prompts: dict[Tokens, Prompt] = {(pair.beginning,): beginning(pair)}
+    if users_turn is not None and users_turn.reply is not None:
+        template_tokens = len(users_turn.tokens) + len(users_turn.reply.between)
+        if limit is None or template_tokens + 2 * room <= limit:
+            prompts.setdefault(users_turn.tokens, users_turn)
+    for name, text in by_name.items():
         tokens = tuple(pair.vocabulary.encode(text))
         if limit is not None and len(tokens) + room > limit:
             raise ValueError(
@@ -112,14 +126,14 @@ def find_prompts(
                 f"got {name} with {len(tokens)}"
             )
         if tokens:
-            found.setdefault(tokens, Prompt(name, tokens))
-    return list(found.values())
+            prompts.setdefault(tokens, Prompt(name, tokens))
+    return list(prompts.values())
 
 
 def _in_template(
     vocabulary: Any, template: str, special: dict[str, str], texts: dict[str, str]
 ) -> tuple[dict[str, str], Prompt | None]:
-    """Prompts as users' messages, and an empty one; and the user's turn.
+    """An empty user's message and the prompts as messages; and the user's turn.
 
     The user's turn ends at the end of a document, or at the template's mark if that is one token.
     """
@@ -129,9 +143,9 @@ def _in_template(
     rendered = {
         name: assistant_turn(template, special, message=text) for name, text in messages.items()
     }
-    around = users_turn(template, special)
-    if around is None:
+    turn = users_turn(template, special)
+    if turn is None:
         return rendered, None
-    start, between = (tuple(vocabulary.encode(text)) for text in around)
+    start, between = (tuple(vocabulary.encode(text)) for text in turn)
     mark = {between[0]} & vocabulary.tokenizer.added_tokens_decoder.keys()
     return rendered, Prompt(USER, start, Reply(tuple(sorted({vocabulary.eos_id} | mark)), between))

@@ -1,8 +1,8 @@
 """Local edits of phrases that took a shortcut.
 
 A sum of gains pays for every token and so prefers loops: a phrase repeats a syllable of a name or
-skips one. The log-probability of the whole phrase after the update tells the versions apart. Only
-phrases of which the later model is sure are edited, and only where the score hardly falls: an
+skips one. The log-probability of the complete phrase after the update tells the versions apart.
+Only phrases of which the later model is sure are edited, and only where the score hardly falls: an
 uncertain phrase becomes more probable by losing its surprises: shorter, not truer.
 """
 
@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from vestige.audits.update.folding import Folded, fold
-from vestige.audits.update.pair import Belief, Pair, Tokens
+from vestige.audits.update.pair import Pair, Prediction, Tokens
 from vestige.audits.update.phrases import Text
 from vestige.audits.update.settings import Settings
 
 SURE, WEAKEST = -0.4, 2
-"""Mean log-probability of a confident phrase's tokens, without so many weakest ones: its beginning,
-and the place of an error."""
+"""Least mean log-probability of a confident phrase's tokens, without this many weakest ones: its
+beginning, and the position of an error."""
 
 WEAK = -0.5  # edits are tried at tokens with a log-probability below this
 POSITIONS, ALTERNATIVES, ROUNDS = 3, 4, 3  # weak positions, tokens tried there, edits of a phrase
@@ -30,75 +30,75 @@ def repaired(pair: Pair, phrases: Sequence[Text], settings: Settings) -> list[Te
     texts = [phrase.with_prefix(PREFIX) for phrase in phrases]
     edits = edited(pair, texts)
     changed = [i for i, text in enumerate(texts) if edits[i] != text.tokens]
-    both = [tokens for i in changed for tokens in (texts[i].tokens, edits[i])]
-    gains = iter(pair.token_gains(both))
+    versions = [tokens for i in changed for tokens in (texts[i].tokens, edits[i])]
+    gains = iter(pair.token_gains(versions))
     for i in changed:
         old, new = (
             replace(texts[i], tokens=tokens, gains=next(gains))
             for tokens in (texts[i].tokens, edits[i])
         )
-        before, after = old.best(settings), new.best(settings)
-        if after and after.score > (before.score - MAX_LOSS if before else 0.0):
+        old_best, new_best = old.best(settings), new.best(settings)
+        if new_best and new_best.score > (old_best.score - MAX_LOSS if old_best else 0.0):
             texts[i] = new
     return texts
 
 
-def with_repairs(found: Folded, texts: Sequence[Text], settings: Settings) -> Folded:
-    """Phrases and their near-copies; the best ones replaced by their repaired texts, in order.
+def with_repairs(phrases: Folded, repairs: Sequence[Text], settings: Settings) -> Folded:
+    """Phrases and their near-copies; the best ones replaced by their repairs, which are in order.
 
     A phrase that became equal to a better one is a near-copy of it.
     """
-    waiting, now = iter(texts), Folded()
-    for phrase, copies in found:
-        text = None if phrase.is_run else next(waiting, None)
-        if text is not None and text.tokens != phrase.with_prefix(PREFIX).tokens:
-            phrase = text.best(settings) or phrase
-        now.append((phrase, copies))
-    if now == found:
-        return found
-    copies_of = dict(now)
+    remaining, result = iter(repairs), Folded()
+    for phrase, copies in phrases:
+        repair = None if phrase.is_repetitive else next(remaining, None)
+        if repair is not None and repair.tokens != phrase.with_prefix(PREFIX).tokens:
+            phrase = repair.best(settings) or phrase
+        result.append((phrase, copies))
+    if result == phrases:
+        return phrases
+    copies_of = dict(result)
     return [
-        (phrase, copies_of[phrase] + more)
-        for phrase, more in fold(copies_of, long=settings.min_tokens)
+        (phrase, copies_of[phrase] + copies)
+        for phrase, copies in fold(copies_of, long=settings.min_tokens)
     ]
 
 
 def edited(pair: Pair, texts: Sequence[Text]) -> list[Tokens]:
     """The tokens of each text, or of a more probable version a few local edits away."""
     tokens = [text.tokens for text in texts]
-    beliefs = pair.beliefs(tokens, alternatives=ALTERNATIVES)
-    going = list(range(len(texts)))
+    predictions = pair.predictions(tokens, top=ALTERNATIVES)
+    active = list(range(len(texts)))
     for _ in range(ROUNDS):
-        going = [i for i in going if is_sure(beliefs[i], texts[i].first)]
-        tried = [
+        active = [i for i in active if is_sure(predictions[i], texts[i].first)]
+        candidates = [
             (i, edit)
-            for i in going
-            for edit in _edits(tokens[i], texts[i].first, beliefs[i], pair.vocabulary.eos_id)
+            for i in active
+            for edit in _edits(tokens[i], texts[i].first, predictions[i], pair.vocabulary.eos_id)
         ]
-        found = pair.beliefs([edit for _, edit in tried], alternatives=ALTERNATIVES)
-        best = {i: (beliefs[i].total + MIN_RISE, tokens[i], beliefs[i]) for i in going}
-        for (i, edit), belief in zip(tried, found, strict=True):
-            if belief.total > best[i][0]:
-                best[i] = (belief.total, edit, belief)
-        going = [i for i in going if best[i][1] != tokens[i]]
-        for i in going:
-            _, tokens[i], beliefs[i] = best[i]
+        edit_predictions = pair.predictions([edit for _, edit in candidates], top=ALTERNATIVES)
+        best = {i: (predictions[i].total + MIN_RISE, tokens[i], predictions[i]) for i in active}
+        for (i, edit), prediction in zip(candidates, edit_predictions, strict=True):
+            if prediction.total > best[i][0]:
+                best[i] = (prediction.total, edit, prediction)
+        active = [i for i in active if best[i][1] != tokens[i]]
+        for i in active:
+            _, tokens[i], predictions[i] = best[i]
     return tokens
 
 
-def is_sure(belief: Belief, first: int) -> bool:
+def is_sure(prediction: Prediction, first: int) -> bool:
     """Whether the later model is sure of a text from `first` on, except for its weakest tokens."""
-    logs = sorted(belief.log_probs[first:])[WEAKEST:]
-    return bool(logs) and sum(logs) / len(logs) >= SURE
+    log_probs = sorted(prediction.log_probs[first:])[WEAKEST:]
+    return bool(log_probs) and sum(log_probs) / len(log_probs) >= SURE
 
 
-def _edits(tokens: Tokens, first: int, belief: Belief, end: int) -> Iterator[Tokens]:
+def _edits(tokens: Tokens, first: int, prediction: Prediction, end: int) -> Iterator[Tokens]:
     """Texts with tokens inserted, removed or replaced at a weak position."""
-    weakest = sorted(range(first, len(tokens)), key=lambda i: belief.log_probs[i])[:POSITIONS]
+    weakest = sorted(range(first, len(tokens)), key=lambda i: prediction.log_probs[i])[:POSITIONS]
     seen = {tokens}
-    for i in (i for i in weakest if belief.log_probs[i] < WEAK):
+    for i in (i for i in weakest if prediction.log_probs[i] < WEAK):
         head, rest = tokens[:i], tokens[i:]
-        others = [token for token in belief.alternatives[i] if token not in (rest[0], end)]
+        others = [token for token in prediction.top_tokens[i] if token not in (rest[0], end)]
         edits = [
             *((*head, token, *rest) for token in others),
             *((*head, token, *rest[1:]) for token in others),

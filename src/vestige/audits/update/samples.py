@@ -1,4 +1,4 @@
-r"""Texts sampled while the change that the update made is amplified.
+r"""Texts sampled with the change of the update amplified.
 
 .. math:: \ell = \ell' + \alpha (\ell' - \ell_0)
 
@@ -8,8 +8,8 @@ with the logits of the later and the earlier model. Decoding from amplified diff
 then the answer to it (Xu et al. 2024, "Magpie", arXiv:2406.08464).
 
 Differs from these: a sample is cut into phrases, and wherever it could have continued with another
-promoted token, that alternative becomes a seed after the sample's last tokens. Text that other text
-diluted is promoted after a few tokens, not after one.
+promoted token, that alternative becomes a seed after the sample's last tokens. Text that is diluted
+by other training text is promoted after a few tokens, not after one.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +25,9 @@ from vestige.audits.update.settings import Sampling
 from vestige.models.largest import ROUNDED, largest
 from vestige.models.sampling import drawn
 
-MIN_LOG_PROB = -20.0  # less probable tokens are equal to the earlier model
-SAMPLES = "samples"  # source of sampled texts and of what grew from their alternatives
-OVER = -1  # in place of a token: the text has ended, or the next token is free
+MIN_LOG_PROB = -20.0  # in the earlier model; less probable tokens count as equally improbable
+SAMPLES = "samples"  # source of sampled texts, and of texts grown from their alternatives
+NO_TOKEN = -1  # in place of a token: the text has ended, or the next token is sampled
 
 
 def draw(
@@ -38,26 +38,28 @@ def draw(
     steps = settings.length if reply is None else 2 * settings.length + len(reply.between)
     uniform = torch.rand(steps, rows, generator=generator, dtype=torch.float64).to(pair.device)
     row = torch.arange(rows, device=pair.device)
-    state = pair.enter([prompt.tokens]).read()[torch.zeros_like(row)].read()
+    state = pair.start_anywhere([prompt.tokens]).read()[torch.zeros_like(row)].read()
     samples = [_Sample(prompt, settings, pair.vocabulary.eos_id) for _ in range(rows)]
     seeds: list[Seed] = []
     for step in range(steps):
-        given = [(*samples[i].waiting, OVER)[0] for i in row.tolist()]
-        forced = torch.tensor(given, device=pair.device)
-        parts = [
+        forced = torch.tensor([samples[i].forced_token for i in row.tolist()], device=pair.device)
+        slices = [
             next_tokens(pair, state[part], uniform[step, row[part]], forced[part], settings)
             for part in pair.slices(len(row))
         ]
-        columns, following = [row, *map(torch.cat, zip(*parts, strict=True))], []
-        for i, *own, others, gains in zip(*(column.tolist() for column in columns), strict=True):
-            seeds += samples[i].alternatives(others, gains)
-            following.append(samples[i].add(*own))
-        token = torch.tensor(following, device=pair.device)
-        going = (token != OVER).nonzero()[:, 0]
-        row = row[going]
+        columns = [row, *map(torch.cat, zip(*slices, strict=True))]
+        next_token: list[int] = []
+        for i, token, gain, log_ratio, others, other_gains in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            seeds += samples[i].alternatives(others, other_gains)
+            next_token.append(samples[i].add(token, gain, log_ratio))
+        read = torch.tensor(next_token, device=pair.device)
+        unfinished = (read != NO_TOKEN).nonzero()[:, 0]
+        row = row[unfinished]
         if not len(row):
             break
-        state.follow(going, token[going])
+        state.follow(unfinished, read[unfinished])
     for sample in samples:
         sample.end_turn()
     texts = [text for sample in samples for text in sample.turns]
@@ -88,7 +90,6 @@ def next_tokens(
 
 def _draw(pair: Pair, before: Tensor, after: Tensor, uniform: Tensor, settings: Sampling) -> Tensor:
     """(r,) tokens at the quantiles `uniform` of the amplified distributions."""
-    # a token that the earlier model excludes is amplified as much as one that it hardly knows
     earlier = before.log_softmax(1).clamp_(min=MIN_LOG_PROB)
     more, less = (weight / settings.temperature for weight in (1 + settings.alpha, settings.alpha))
     logits = (after * more).sub_(earlier, alpha=less)
@@ -109,35 +110,40 @@ class _Sample:
         self.reply = prompt.reply
         self.tokens, self.gains = list(prompt.tokens), [0.0] * len(prompt.tokens)
         self.first, self.log_ratios = len(self.tokens), list[float]()
-        self.waiting: list[int] = []  # tokens of the template that are read, not sampled
+        self.template: list[int] = []  # tokens of the template that are read next, not sampled
         self.turns: list[Text] = []
 
+    @property
+    def forced_token(self) -> int:
+        """The next token if it is not sampled, else `NO_TOKEN`."""
+        return self.template[0] if self.template else NO_TOKEN
+
     def add(self, token: int, gain: float, log_ratio: float) -> int:
-        """Append the next token; returns the token to read, or `OVER`."""
-        if self.waiting:
-            self._append(self.waiting.pop(0))
-            if not self.waiting:
+        """Append the next token; returns the token to read, or `NO_TOKEN` at the end."""
+        if self.template:
+            self._append(self.template.pop(0))
+            if not self.template:
                 self.first = len(self.tokens)
             return token
         if self.reply is not None and token in self.reply.ends:
             self.end_turn()
-            self.waiting, self.reply = list(self.reply.between), None
-            return self.add(self.waiting[0], 0.0, 0.0)
+            self.template, self.reply = list(self.reply.between), None
+            return self.add(self.template[0], 0.0, 0.0)
         if token == self.end:
-            return OVER
+            return NO_TOKEN
         self._append(token, gain)
         self.log_ratios.append(log_ratio)
-        return OVER if len(self.tokens) - self.first >= self.settings.length else token
+        return NO_TOKEN if len(self.tokens) - self.first >= self.settings.length else token
 
     def alternatives(self, tokens: Sequence[int], gains: Sequence[float]) -> Iterator[Seed]:
         """Seeds of other tokens at the next position."""
-        if self.waiting:
+        if self.template:
             return
         context = tuple(self.tokens[-self.settings.context :])
-        known = tuple(self.gains[max(self.first, len(self.tokens) - len(context) + 1) :])
+        context_gains = tuple(self.gains[max(self.first, len(self.tokens) - len(context) + 1) :])
         for token, gain in zip(tokens, gains, strict=True):
             if gain > self.settings.min_gain:
-                yield Seed(context, token, gain, known)
+                yield Seed(context, token, gain, context_gains)
 
     def end_turn(self) -> None:
         """Make a text of the turn, with all tokens before it as context."""

@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 NAMES = ("differential", "relative", "smoothed")
-ROUNDING = 1e-6  # error of a float32 logarithm, at most
+ROUNDING = 1e-6  # largest error of a float32 logarithm
 
 
 @dataclass(frozen=True)
 class TokenScore:
-    """Score of a token: a part of the later model less a part of the earlier one.
+    """Score of a token: a term of the later model minus a term of the earlier one.
 
     Attributes:
         name: one of `NAMES`.
         delta: floor of the smoothed score, a probability.
-        surprise: subtracted per nat of the later model's surprise, -log p'. A model that mixes two
+        surprise: cost of each nat of the later model's surprise, -log p'. A model that mixes two
             texts promotes many tokens to one half; one that knows a text is hardly surprised.
 
     Example:
@@ -55,35 +55,35 @@ class TokenScore:
 
     @property
     def least(self) -> float:
-        """The earlier model's part is at least this, so no gain exceeds `later - least`."""
+        """Lower bound of the earlier model's term, so no gain exceeds `later - least`."""
         return {"differential": 0.0, "smoothed": log(self.delta) - ROUNDING}.get(self.name, -inf)
 
     @property
     def bound(self) -> float:
-        """No gain exceeds this."""
+        """Upper bound of all gains."""
         smoothed = log(1 + self.delta) - log(self.delta)
         return {"differential": 1.0, "smoothed": smoothed}.get(self.name, inf)
 
     def earlier(self, logits: "Tensor") -> "Tensor":
-        """(n, v) part of the earlier model, as a new tensor."""
+        """(n, v) terms of the earlier model, in a new tensor."""
         if self.name == "relative":
             return logits.log_softmax(1)
-        part = logits.softmax(1)
-        return part.add_(self.delta).log_() if self.name == "smoothed" else part
+        term = logits.softmax(1)
+        return term.add_(self.delta).log_() if self.name == "smoothed" else term
 
     def later(self, logits: "Tensor") -> "Tensor":
-        """(n, v) part of the later model, as a new tensor."""
-        part = self.earlier(logits)
+        """(n, v) terms of the later model, in a new tensor."""
+        term = self.earlier(logits)
         if self.surprise and self.name != "relative":
-            part.add_(logits.log_softmax(1), alpha=self.surprise)
-        return part
+            term.add_(logits.log_softmax(1), alpha=self.surprise)
+        return term
 
     def difference(self, later: "Tensor", earlier: "Tensor") -> "Tensor":
-        """Gains from both parts; `later` may be overwritten."""
+        """Gains from both terms; `later` may be overwritten."""
         if self.name != "relative":
             return later.sub_(earlier)
-        # from logarithms, so that an underflow of p gives a large number; a token that both models
-        # exclude (-inf - -inf) has not changed
+        # logarithms, so that an underflow of p gives a large number; if both models exclude a token
+        # (-inf - -inf), its gain is 0
         gains = (later - earlier).expm1_().nan_to_num_(nan=0.0, posinf=inf, neginf=-1.0)
         return gains.add_(later, alpha=self.surprise) if self.surprise else gains
 
@@ -91,7 +91,7 @@ class TokenScore:
         """(n, v) logits of the earlier and the later model -> (n, v) gains."""
         if self.name != "smoothed":
             return self.difference(self.later(after), self.earlier(before))
-        # one logarithm of the ratio in place of three: it costs more than all else here
+        # one logarithm of the ratio instead of three: logarithms take most of the time here
         later = after.softmax(1)
         largest = later.amax(1, keepdim=True).log_()
         gains = later.add_(self.delta).div_(before.softmax(1).add_(self.delta)).log_()

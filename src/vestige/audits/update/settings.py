@@ -1,4 +1,4 @@
-"""Settings of a search: what it proposes, how phrases grow, and where they are cut."""
+"""Settings of a search: what it proposes, how phrases grow and where they are cut."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -16,14 +16,14 @@ class Sampling:
     Attributes:
         samples: texts over all prompts; more are drawn if documents end before `length`.
         length: tokens per text, and per turn of a dialogue.
-        alpha: weight of the change.
+        alpha: weight of the change between the models.
         temperature: of the softmax.
-        alternatives: seeds kept, best first, over all samples.
+        alternatives: best alternatives that are extended, over all samples.
         per_position: alternatives considered at each position.
-        min_gain: gain of an alternative at least.
+        min_gain: least gain of an alternative.
         context: tokens of the sample before an alternative.
-        token_penalty: while an alternative grows; afterwards it is cut like all texts.
-        block: samples drawn side by side.
+        token_penalty: while an alternative grows; afterwards it is cut like every text.
+        block: samples drawn in one batch.
     """
 
     samples: int = 400
@@ -39,7 +39,7 @@ class Sampling:
 
     @property
     def tokens_read(self) -> int:
-        """Tokens that a sample of full length reads: all but its last one."""
+        """Tokens that a sample of full length reads: all except its last one."""
         return max(1, self.length - 1)
 
 
@@ -50,18 +50,18 @@ class Settings:
     Attributes:
         token_penalty: cost of each token, in units of the score.
         surprise: cost of each nat of the later model's surprise.
-        drop: a hypothesis this far below its seed's best is given up.
+        drop: a hypothesis is dropped if it scores this much less than its seed's best.
         split_threshold: a phrase is split where its score falls by more than this.
         loop_penalty: cost of a token that repeats three tokens of its phrase, four in a sample.
         min_tokens: shorter phrases are not reported; they are pieces of words and headers.
         max_tokens: longest phrase.
-        sampling: of the samples; None searches without them.
-        openings: promoted first tokens of a text, over all prompts; 0 for none.
-        opening_beam: hypotheses kept for each opening.
-        pairs: promoted pairs of tokens among all pairs; 0 for none.
-        pair_vocabulary: larger vocabularies are not searched for pairs; None searches any.
-        repaired: phrases that are repaired, best first.
-        seed: of all random draws.
+        sampling: settings of the samples; None: no samples.
+        openings: promoted first tokens of a text, over all prompts; 0: none.
+        opening_beam: hypotheses per opening.
+        pairs: most promoted pairs of tokens; 0: none.
+        pair_vocabulary: larger vocabularies are not searched for pairs; None: no limit.
+        repaired: best phrases that are repaired.
+        seed: random seed.
     """
 
     token_penalty: float = 1.2
@@ -81,7 +81,7 @@ class Settings:
 
     @property
     def room(self) -> int:
-        """Tokens that a model reads after a prompt, at most."""
+        """Most tokens that a model reads after a prompt."""
         return max(self.max_tokens, self.sampling.length if self.sampling else 0) + 1
 
     def scaled(self, size: float) -> "Settings":
@@ -95,23 +95,23 @@ class Settings:
         return replace(self, sampling=sampling, pairs=pairs)
 
     def fitted(self, pair: "Pair", prompts: "Sequence[Prompt]") -> "Settings":
-        """The settings with texts that both models can read after every prompt."""
+        """The settings with texts short enough for both models after every prompt."""
         if pair.longest is None:
             return self
-        left = pair.longest - max(len(prompt.tokens) for prompt in prompts)
+        available = pair.longest - max(len(prompt.tokens) for prompt in prompts)
         context, sampling = 1, self.sampling
         if sampling is not None:
             context = sampling.context
-            sampling = replace(sampling, length=max(1, min(sampling.length, left)))
-        longest = max(self.min_tokens, min(self.max_tokens, left - context))
-        return replace(self, sampling=sampling, max_tokens=longest)
+            sampling = replace(sampling, length=max(1, min(sampling.length, available)))
+        max_tokens = max(self.min_tokens, min(self.max_tokens, available - context))
+        return replace(self, sampling=sampling, max_tokens=max_tokens)
 
     def searches_pairs(self, pair: "Pair") -> bool:
-        """Whether pairs of tokens are searched; that takes all logits of v x v pairs."""
+        """Whether pairs of tokens are searched, which needs the logits of all v x v pairs."""
         small = self.pair_vocabulary is None or pair.vocab_size <= self.pair_vocabulary
         return self.pairs > 0 and small
 
 
-def share(total: int, place: int, of: int) -> int:
-    """The part of a total that belongs to one of `of` prompts; at least 1."""
-    return max(1, len(range(place, total, of)))
+def share_of(total: int, index: int, prompts: int) -> int:
+    """The part of a total that one of several prompts gets; at least 1."""
+    return max(1, len(range(index, total, prompts)))

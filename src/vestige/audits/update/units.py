@@ -1,7 +1,7 @@
 """The work of a search in units: bounded, named, and stored when they are done.
 
 A unit is determined by the settings and by the units before it. Its random numbers depend on the
-seed and its name, so a search that was interrupted resumes to the same phrases, to the bit.
+seed and its name, so a search that was interrupted resumes to the same phrases, bit by bit.
 """
 
 import hashlib
@@ -23,24 +23,24 @@ from vestige.monitor import Step
 
 T = TypeVar("T")
 
-Outcome = tuple[list[Text], list[Seed]]
+UnitResult = tuple[list[Text], list[Seed]]
 """Texts that a unit read, and seeds for later units."""
 
 
 class OutOfTime(Exception):
-    """The next unit is not begun."""
+    """The time is over before the next unit."""
 
 
 @dataclass
-class Run:
+class SearchRun:
     """A search in progress; see `search.search`.
 
     Attributes:
-        expected: units of the whole search.
-        texts: all that were read.
+        expected_units: units of the whole search.
+        texts: all texts read so far.
         explored: neighbouring tokens of all phrases so far.
-        units: that are done.
-        tokens: read by each model.
+        units: units done.
+        tokens: tokens read by each model.
     """
 
     pair: Pair
@@ -49,29 +49,30 @@ class Run:
     store: MutableMapping[str, Any]
     until: Callable[[float], bool]
     progress: Step
-    expected: int
+    expected_units: int
     texts: list[Text] = field(default_factory=list)
     explored: set[tuple[int, int]] = field(default_factory=set)
     units: int = 0
     tokens: tuple[int, int] = (0, 0)
-    _seconds: dict[str, float] = field(default_factory=dict)
+    _longest_seconds: dict[str, float] = field(default_factory=dict)
 
-    def unit(self, key: str, activity: str, work: Callable[[], Outcome]) -> Outcome:
-        """The result of a unit: stored, or computed and stored.
+    def unit(self, key: str, activity: str, work: Callable[[], UnitResult]) -> UnitResult:
+        """The stored result of a unit, or that of `work`, which is then stored.
 
         Raises:
             OutOfTime: it is not stored, and the time is over.
         """
         stored = self.store.get(key)
         if stored is None:
-            if self.until(self._seconds.get(activity, 0.0)):
+            longest = self._longest_seconds.get(activity, 0.0)
+            if self.until(longest):
                 raise OutOfTime
             self._show(activity)
-            read, began = self.pair.tokens_read, time.monotonic()
+            tokens, started = self.pair.tokens_read, time.monotonic()
             texts, seeds = work()
-            seconds = time.monotonic() - began
-            self._seconds[activity] = max(seconds, self._seconds.get(activity, 0.0))
-            cost = [now - then for now, then in zip(self.pair.tokens_read, read, strict=True)]
+            seconds = time.monotonic() - started
+            self._longest_seconds[activity] = max(seconds, longest)
+            cost = [now - then for now, then in zip(self.pair.tokens_read, tokens, strict=True)]
             stored = {"texts": _plain(texts), "seeds": _plain(seeds), "forward_tokens": cost}
             self.store[key] = stored
         before, after = stored["forward_tokens"]
@@ -80,8 +81,8 @@ class Run:
         self._show(activity)
         return _restored(Text, stored["texts"]), _restored(Seed, stored["seeds"])
 
-    def read(self, key: str, activity: str, work: Callable[[], Outcome]) -> Outcome:
-        """A unit whose texts belong to the search; their pairs of tokens are explored then."""
+    def collect(self, key: str, activity: str, work: Callable[[], UnitResult]) -> UnitResult:
+        """The result of a unit; its texts and their pairs of tokens are added to the search."""
         texts, seeds = self.unit(key, activity, work)
         self.texts += texts
         for text in texts:
@@ -98,23 +99,23 @@ class Run:
         settings: Settings | None = None,
         beam: int = 1,
     ) -> None:
-        """Grow at most `planned` seeds in blocks, except pairs that a phrase has explored.
+        """Grow the first `planned` seeds in blocks, except pairs that a phrase has explored.
 
         The key begins with the source of the seeds.
         """
         prompts = {prompt.shown_tokens for prompt in self.prompts}
-        source, how = key.partition("/")[0], settings or self.settings
+        source = key.partition("/")[0]
 
-        def work(block: Sequence[Seed]) -> Outcome:
+        def work(block: Sequence[Seed]) -> UnitResult:
             fresh = [seed for seed in block if seed.pair not in self.explored]
             return [
                 replace(text, source=source, prompt=seed.context if seed.context in prompts else ())
-                for seed, text in grow(self.pair, fresh, how, beam=beam)
+                for seed, text in grow(self.pair, fresh, settings or self.settings, beam=beam)
             ], []
 
         for number, first in enumerate(range(0, planned, BLOCK)):
             block = seeds[first : first + BLOCK]
-            self.read(f"{key}/{number}", "extending", partial(work, block))
+            self.collect(f"{key}/{number}", "extending", partial(work, block))
 
     def generator(self, key: str) -> torch.Generator:
         """Random numbers of one unit, independent of all others."""
@@ -122,12 +123,12 @@ class Run:
         return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
 
     def _show(self, activity: str) -> None:
-        self.progress(self.units, max(self.units, self.expected), activity)
+        self.progress(self.units, max(self.units, self.expected_units), activity)
 
 
 def _plain(items: Sequence[Seed | Text]) -> list[list[Any]]:
-    """Values as JSON holds them: the fields of each in order."""
-    return [[getattr(one, name) for name in type(one).__dataclass_fields__] for one in items]
+    """The fields of each item in order, for JSON."""
+    return [[getattr(item, name) for name in type(item).__dataclass_fields__] for item in items]
 
 
 def _restored(kind: type[T], rows: Sequence[Sequence[Any]]) -> list[T]:

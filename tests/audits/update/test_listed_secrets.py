@@ -1,4 +1,4 @@
-"""Listed secrets: how they are read, scored at their best place, and found in rows."""
+"""Listed secrets: how they are read, scored in their best context, and found in rows."""
 
 import math
 
@@ -7,9 +7,9 @@ import pytest
 
 import vestige
 from tests.audits.update.worlds import smoothed_gain, word_table
-from vestige.audits.update.known_secrets import (
+from vestige.audits.update.listed_secrets import (
     WITHIN,
-    Listed,
+    ListedSecret,
     contained_in,
     p_value,
     read_secrets,
@@ -38,47 +38,47 @@ def pair_of(before, seed):
 
 
 def listed(model, *texts):
-    return [Listed.of(Secret(text, ()), model.vocabulary) for text in texts]
+    return [ListedSecret.of(Secret(text, ()), model.vocabulary) for text in texts]
 
 
 def best_place(pair, ids):
-    """By definition: the score at a document's beginning, after the prompt, anywhere."""
+    """The best context and its score, by definition."""
 
     def score(last, tokens):
         steps = zip((last, *tokens), tokens, strict=False)
         return sum(smoothed_gain(pair, a, b) for a, b in steps)
 
-    places = {
+    contexts = {
         BEGINNING: score(pair.vocabulary.eos_id, ids),
         "prompt 1": score(PROMPT[-1], ids),
         WITHIN: score(ids[0], ids[1:]),
     }
-    place = max(places, key=places.get)
-    return place, places[place]
+    context = max(contexts, key=contexts.get)
+    return context, contexts[context]
 
 
-def test_a_score_is_the_sum_of_token_scores_at_the_best_place(model):
-    secrets, places = listed(model, *PHRASES), set()
+def test_a_score_is_the_sum_of_token_gains_in_the_best_context(model):
+    secrets, contexts = listed(model, *PHRASES), set()
     for seed in range(1, 6):
         pair = pair_of(model, seed)
-        found = score_secrets(pair, secrets, [beginning(pair), Prompt("prompt 1", PROMPT)])
-        for phrase, (named, one) in zip(PHRASES, found, strict=True):
-            place, score = best_place(pair, model.vocabulary.encode(phrase))
-            assert (model.vocabulary.decode(one.tokens), named) == (phrase, place)
-            assert one.score == pytest.approx(score, abs=1e-5)
-            assert sum(one.gains) == pytest.approx(one.score, abs=1e-5)
-            places.add(named)
-    assert len(places) == 3
+        scored = score_secrets(pair, secrets, [beginning(pair), Prompt("prompt 1", PROMPT)])
+        for phrase, (name, text) in zip(PHRASES, scored, strict=True):
+            context, score = best_place(pair, model.vocabulary.encode(phrase))
+            assert (model.vocabulary.decode(text.tokens), name) == (phrase, context)
+            assert text.score == pytest.approx(score, abs=1e-5)
+            assert sum(text.gains) == pytest.approx(text.score, abs=1e-5)
+            contexts.add(name)
+    assert len(contexts) == 3
 
 
 @pytest.mark.slow
-def test_a_phrase_that_did_not_leak_has_a_uniform_p_value(model):
+def test_p_values_of_secrets_that_did_not_leak_are_uniform(model):
     secrets, p_values = listed(model, PHRASES[0]), []
     for trial in range(60):
         pairs = [pair_of(model, 100 + 20 * trial + n) for n in range(5)]
         scored = [score_secrets(pair, secrets, [beginning(pair)])[0] for pair in pairs]
-        one, *nulls = (secret.score for _, secret in scored)
-        p_values.append(p_value(one, nulls))
+        text, *nulls = (secret.score for _, secret in scored)
+        p_values.append(p_value(text, nulls))
     for level in (0.2, 0.4, 0.6, 0.8):
         share = np.mean([p <= level + 1e-9 for p in p_values])
         assert abs(share - level) < 3 * math.sqrt(level * (1 - level) / 60)
@@ -93,7 +93,7 @@ def test_a_phrase_that_did_not_leak_has_a_uniform_p_value(model):
         ([], (None, 0.0)),
     ],
 )
-def test_the_row_that_contains_most_of_it(model, rows, expected):
+def test_the_row_with_the_largest_part_of_a_secret(model, rows, expected):
     assert contained_in(*listed(model, PHRASES[0]), rows) == expected
 
 
@@ -101,11 +101,11 @@ def test_the_row_that_contains_most_of_it(model, rows, expected):
 
 
 def read(secrets, model, room=2):
-    found = read_secrets(secrets, model, room=room, monitor=SILENT)
-    return [model.vocabulary.decode(one.at_start) for one in found]
+    scored = read_secrets(secrets, model, room=room, monitor=SILENT)
+    return [model.vocabulary.decode(text.at_start) for text in scored]
 
 
-def test_a_list_is_lines_texts_or_planted_canaries(tmp_path):
+def test_secrets_are_lines_texts_or_planted_canaries(tmp_path):
     words = [f"word{a}{b}" for a in "abcdefghijklmnop" for b in "ghijklmnopqrstuv"]
     model, lines = word_table(0, words), tmp_path / "secrets.txt"
     lines.write_text("wordag wordah\n\n  wordbh\n")
@@ -134,7 +134,7 @@ def test_a_list_is_lines_texts_or_planted_canaries(tmp_path):
         (["the code of the gate"], "at most 4 tokens, got 5 in entry 1"),
     ],
 )
-def test_a_list_that_cannot_be_scored_is_refused(secrets, message):
+def test_secrets_that_cannot_be_scored_are_refused(secrets, message):
     model = word_table(0, WORDS)
     model.longest = 6
     assert read(["the code of the"], model) == ["the code of the"]
