@@ -67,7 +67,7 @@ def shadows_of(
     ranks = [ranks_of(queries, row, gain=gain, seed=seed + place) for place, row in enumerate(seen)]
     stacked = np.stack(ranks)
     return ShadowRanks(
-        ranks=stacked, log_probs=-np.log(stacked + 1.0).astype(np.float32), seen=seen
+        ranks=stacked, log_probs=-np.log(stacked + 1.0).astype(np.float32), members=seen
     )
 
 

@@ -12,7 +12,7 @@ from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_o
 from tests.models.contexts import contexts_at
 from tests.models.narrowed import narrow
 from vestige.audits.membership.membership import QueryOptions
-from vestige.audits.membership.queries import QueryPolicy, best_of_each, information
+from vestige.audits.membership.queries import QueryPolicy, highest_per_user, information
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,
@@ -39,27 +39,27 @@ COUNTS = WordCounts.of(ASKED.tokens, int(ASKED.tokens.max()) + 1)
 
 
 def selected(policy, shadows=None):
-    return ASKED.take(policy.mask(ASKED, COUNTS, shadows))
+    return ASKED.take(policy.selected(ASKED, COUNTS, shadows))
 
 
 @pytest.mark.parametrize("how", ["random", "rare"])
 def test_nobody_has_more_words_or_texts_than_allowed_and_texts_are_whole(how):
     assert len(selected(QueryPolicy(k=5))) == len(ASKED)
-    calls = QueryPolicy(how=how, calls=7, k=5)
+    calls = QueryPolicy(select=how, calls=7, k=5)
     assert set(selected(calls).counts().tolist()) <= set(range(8))
-    assert (selected(calls).counts() <= calls.most(ASKED)).all()
-    texts = QueryPolicy(how=how, queries=2, k=5)
+    assert (selected(calls).counts() <= calls.max_words(ASKED)).all()
+    texts = QueryPolicy(select=how, queries=2, k=5)
     chosen = selected(texts)
     assert (np.bincount(chosen.users) == 40).all()
     for text in np.unique(chosen.texts):
         assert (chosen.texts == text).sum() == (ASKED.texts == text).sum()
     assert all(len(np.unique(chosen.texts[chosen.users == user])) <= 2 for user in range(12))
-    assert (chosen.counts() <= texts.most(ASKED)).all()
+    assert (chosen.counts() <= texts.max_words(ASKED)).all()
 
 
 def test_rare_words_and_texts_are_those_of_the_smallest_frequencies():
     words, texts = (
-        selected(QueryPolicy(how="rare", k=5, **n)) for n in ({"calls": 3}, {"queries": 3})
+        selected(QueryPolicy(select="rare", k=5, **n)) for n in ({"calls": 3}, {"queries": 3})
     )
     frequency = COUNTS.words[ASKED.tokens].astype(float)
     chosen = set()
@@ -80,11 +80,11 @@ def test_informative_words_are_those_near_the_end_of_the_list():
     assert (outside < 0).all()
     assert inside.argmax() == 1
     ranks = np.exp(np.random.default_rng(0).uniform(0, np.log(VOCABULARY), len(ASKED)))
-    mask = best_of_each(ASKED.users, information(ranks, k=20), 10)
+    mask = highest_per_user(ASKED.users, information(ranks, k=20), 10)
     assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
     shadows = shadows_of(ASKED, 4, half_of=np.arange(4))
     typical = shadows.typical_ranks(ASKED, seed=0)
-    mask = QueryPolicy(how="informative", calls=5, k=20).mask(ASKED, COUNTS, shadows)
+    mask = QueryPolicy(select="informative", calls=5, k=20).selected(ASKED, COUNTS, shadows)
     near = (typical >= 2) & (typical <= 80)
     assert near[mask].mean() > near[~mask].mean()
 
@@ -95,15 +95,17 @@ def test_informative_words_are_those_near_the_end_of_the_list():
      ({"calls": 3}, 0, "random")],
 )  # fmt: skip
 def test_the_usual_selection(options, shadows, wanted):
-    assert QueryPolicy.of(QueryOptions(**options), shadows=shadows, seed=0).how == wanted
+    assert (
+        QueryPolicy.from_options(QueryOptions(**options), shadows=shadows, seed=0).select == wanted
+    )
 
 
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"how": "rare"}, "must come with `queries` or `calls`"),
+        ({"select": "rare"}, "must come with `queries` or `calls`"),
         ({"calls": 3}, "must come with another `select`"),
-        ({"how": "rare", "calls": 0}, "limit must be at least 1"),
+        ({"select": "rare", "calls": 0}, "limit must be at least 1"),
     ],
 )
 def test_contradictions_are_refused(named, message):
@@ -155,7 +157,7 @@ def test_words_in_any_order_keep_their_ranks_and_shadow_models_know_whom_they_re
     assert shuffled[0].tolist() == read[0][0][lots].tolist()
     assert shuffled[1] == pytest.approx(read[0][1][lots])
     found = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
-    assert found.seen.tolist() == [[True, False, False], [False, True, True]]
+    assert found.members.tolist() == [[True, False, False], [False, True, True]]
     assert found.ranks[1].tolist() == read[1][0].tolist()
     assert (found.log_probs < 0).all()
 
@@ -192,7 +194,7 @@ def test_a_typical_rank_is_the_geometric_mean_over_models_that_did_not_read_its_
     found = shadows_of(asked, 4, half_of=np.arange(4))  # no model read users 4 and 5
     typical = found.typical_ranks(asked, seed=0)
     for word, user in enumerate(asked.users):
-        logs = np.log(found.ranks[:, word][~found.seen[:, user]])
+        logs = np.log(found.ranks[:, word][~found.members[:, user]])
         means = [np.exp(np.mean(pair)) for pair in combinations(logs, 2)]
         assert any(typical[word] == pytest.approx(mean) for mean in means)
     with pytest.raises(DataError, match="members for every reference model"):
@@ -223,13 +225,13 @@ def test_members_score_above_others_and_these_around_zero():
 
 def test_surprise_takes_over_if_shadow_models_teach_nothing():
     few = words_of(QUERIES, MEMBERS, k=20, shadows=shadows_of(QUERIES, 2, half_of=FITTED))
-    blind = replace(SHADOWS, seen=np.zeros_like(SHADOWS.seen))
+    blind = replace(SHADOWS, members=np.zeros_like(SHADOWS.members))
     for words in (few, words_of(QUERIES, MEMBERS, k=20, shadows=blind)):
         assert log_odds(words, FITTED, seed=0) is None
         np.testing.assert_array_equal(score_words(words, FITTED), surprise_words(words, FITTED))
-    seen = SHADOWS.seen.copy()
+    seen = SHADOWS.members.copy()
     seen[:, 31] = True
-    read_by_all = words_of(QUERIES, MEMBERS, shadows=replace(SHADOWS, seen=seen))
+    read_by_all = words_of(QUERIES, MEMBERS, shadows=replace(SHADOWS, members=seen))
     with pytest.raises(DataError, match="members for every reference"):
         surprise_words(read_by_all, FITTED)
 

@@ -11,9 +11,9 @@ from vestige.audits.membership.text_scores import (
     EPSILON,
     SCORES,
     CalibratedGain,
-    Shadow,
+    ShadowStatistics,
     WeightedGains,
-    unread_means,
+    non_member_means,
     zlib_score,
 )
 from vestige.models.token_statistics import TokenStatistics, first_tokens
@@ -166,34 +166,37 @@ def fine_tunes(seed, *, gain, count=4):
         noise = chance.normal(0, 0.5, base.size)
         target = base + 0.5 * kind + noise + gain * np.repeat(seen, LENGTH)
         read = np.minimum(target, -1e-3)
-        yield Shadow(*(said_of(one, length=LENGTH, tokens=tokens) for one in (read, base)), seen)
+        target, of_base = (said_of(one, length=LENGTH, tokens=tokens) for one in (read, base))
+        yield ShadowStatistics(target, of_base, seen)
 
 
-def unread(shadows):
+def reference_of(shadows):
     log_probs = [one.target.log_probs for one in shadows]
-    return unread_means(log_probs, [one.seen for one in shadows], shadows[0].base)
+    return non_member_means(log_probs, [one.members for one in shadows], shadows[0].base)
 
 
 def weighted_auc(seed, gain):
     learned = WeightedGains.fit(list(fine_tunes(seed, gain=gain)))
     target, *others = fine_tunes(seed + 1000, gain=gain, count=5)
-    return auc(learned.scores(target.target, target.base, unread(others)), target.seen), target
+    return auc(
+        learned.scores(target.target, target.base, reference_of(others)), target.members
+    ), target
 
 
 def test_fine_tunes_that_did_not_read_a_text_show_what_its_kind_gains():
     beside, target = weighted_auc(1, 0.3)
     ratio = target.target.log_probs - target.base.log_probs
-    assert beside > 0.85 > 0.75 > auc(ratio.reshape(FEW, LENGTH).mean(1), target.seen)
+    assert beside > 0.85 > 0.75 > auc(ratio.reshape(FEW, LENGTH).mean(1), target.members)
     nothing = [weighted_auc(100 + seed, 0.0)[0] for seed in range(8)]
     assert abs(np.mean(nothing) - 0.5) < 0.08
 
 
-def test_the_unread_mean_is_of_those_that_did_not_read_and_else_of_the_base():
+def test_the_mean_is_over_shadows_not_trained_on_a_text_and_else_the_base():
     shadows = list(fine_tunes(3, gain=0.3, count=3))
-    found = unread(shadows).reshape(FEW, LENGTH)
+    found = reference_of(shadows).reshape(FEW, LENGTH)
     for text in range(FEW):
         own = slice(text * LENGTH, (text + 1) * LENGTH)
-        values = [each.target.log_probs[own] for each in shadows if not each.seen[text]]
+        values = [each.target.log_probs[own] for each in shadows if not each.members[text]]
         naive = np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
         np.testing.assert_allclose(found[text], naive, rtol=1e-6)
 
@@ -202,9 +205,9 @@ def test_shadow_models_are_compared_only_where_another_left_the_text_unread():
     [only], [target] = (fine_tunes(seed, gain=2.0, count=1) for seed in (4, 5))
     learned = WeightedGains.fit([only])
     assert not learned.over_shadows
-    assert auc(learned.scores(target.target, target.base), target.seen) > 0.9
+    assert auc(learned.scores(target.target, target.base), target.members) > 0.9
     one, two = fine_tunes(7, gain=0.3, count=2)
-    two = replace(two, seen=~one.seen)
+    two = replace(two, members=~one.members)
     assert not WeightedGains.fit([one, two]).over_shadows
     three, four = (replace(each, base=one.base) for each in fine_tunes(8, gain=0.3, count=2))
-    assert WeightedGains.fit([one, two, three, replace(four, seen=~three.seen)]).over_shadows
+    assert WeightedGains.fit([one, two, three, replace(four, members=~three.members)]).over_shadows

@@ -113,7 +113,7 @@ def service(ask, folder, *, texts=MINE, policy=None, **options):
 
 def contexts_of(one):
     """The contexts of the queried words, naively."""
-    words, texts = one.inputs.queries, list(one.inputs.texts.together())
+    words, texts = one.inputs.queries, list(one.inputs.texts.all_texts())
     places = zip(words.texts.tolist(), words.positions.tolist(), strict=True)
     return [tuple(texts[text].split()[:at]) for text, at in places]
 
@@ -140,7 +140,7 @@ def test_a_budget_must_cover_the_different_contexts(tmp_path):
         """Before words are selected each user may take all calls, and one is tried."""
         return sum(min(2, words) for words in one.inputs.queries.counts().tolist()) + 1
 
-    informative = QueryPolicy(how="informative", calls=2, k=2)
+    informative = QueryPolicy(select="informative", calls=2, k=2)
     for policy, needed_by, message in (
         (None, lambda one: len(set(contexts_of(one))), "needs {} queries"),
         (informative, most, "needs up to {} queries"),

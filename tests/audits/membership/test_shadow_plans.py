@@ -7,7 +7,7 @@ import pytest
 from tests.audits.told import Told
 from vestige import results
 from vestige.audits.membership.membership import ShadowOptions
-from vestige.audits.membership.shadows import described, plan_shadows
+from vestige.audits.membership.shadows import plan_record, plan_shadows
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.session import Session
@@ -57,7 +57,7 @@ def test_without_a_record_the_training_is_the_presets():
     assert plan(target(None)).models == (USUAL.model,)
     for task in ("translation", "dialogue"):
         assert plan(target(None, task=task)).models == (preset_of(task).model,)
-    record = described(found)
+    record = plan_record(found)
     assert (record["models"][0]["name"], record["models"][0]["hidden_size"]) == ("LSTMConfig", 5)
     assert record["training"]["epochs"] == USUAL.training.epochs
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_texts import PASSED, audited, cut_scores
-from vestige.audits.membership.text_audit import Scored, audit_scores, ranked
+from vestige.audits.membership.text_audit import ScoredTexts, audit_scores, rank_scores
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import DataError
 from vestige.metrics.listed import CutScores
@@ -15,9 +15,9 @@ def audit(used, never, *, gain=0.8, reference=200, known=0, seed=0, checks=PASSE
     parts = [cut_scores(n, g, chance, **lengths) for n, g in ((used, gain), (never, 0.0)) if n]
     texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
     return audit_scores(
-        Scored(texts),
-        Scored(cut_scores(reference, 0.0, chance)),
-        Scored(cut_scores(known, gain, chance)) if known else None,
+        ScoredTexts(texts),
+        ScoredTexts(cut_scores(reference, 0.0, chance)),
+        ScoredTexts(cut_scores(known, gain, chance)) if known else None,
         seed=seed,
         checks=checks,
     )
@@ -90,15 +90,15 @@ def test_too_few_texts_exclude_no_leak_and_too_small_a_reference_is_refused():
 
 def test_scores_without_lengths_are_of_whole_texts():
     chance = np.random.default_rng(6)
-    lists = [Scored(CutScores.whole(chance.normal(m, 1, n))) for m, n in ((4, 10), (0, 300))]
+    lists = [ScoredTexts(CutScores.whole(chance.normal(m, 1, n))) for m, n in ((4, 10), (0, 300))]
     assert audited(audit_scores(*lists, checks=PASSED), "named").sum() >= 8
 
 
 def test_easier_texts_rank_higher():
     chance = np.random.default_rng(4)
-    reference = Scored(cut_scores(200, 0.0, chance))
+    reference = ScoredTexts(cut_scores(200, 0.0, chance))
     for gain in (0.5, -0.5):
-        own, rest = ranked(Scored(cut_scores(60, gain, chance)), reference, rate=0.05)
+        own, rest = rank_scores(ScoredTexts(cut_scores(60, gain, chance)), reference, rate=0.05)
         assert (own.size, rest.size) == (60, 200)
         assert (own.mean() > rest.mean()) == (gain > 0)
 
@@ -114,7 +114,7 @@ def test_authors_who_write_alike_are_no_evidence():
         texts, reference = (cut_scores(n, 0.0, chance, author=1.0, per=10) for n in (40, 300))
         for unit, found in p_values.items():
             names = (authors("t", 40, 10), authors("r", 300, 10)) if unit == "authors" else ()
-            lists = (Scored(texts, *names[:1]), Scored(reference, *names[1:]))
+            lists = (ScoredTexts(texts, *names[:1]), ScoredTexts(reference, *names[1:]))
             found.append(audit_scores(*lists, checks=PASSED).summary["list_p_value"])
     assert np.mean(np.array(p_values["texts"]) <= 0.05) > 0.15
     assert np.mean(np.array(p_values["authors"]) <= 0.05) <= 0.125
@@ -124,7 +124,9 @@ def test_authors_are_the_units_and_nobody_may_be_on_both_sides():
     chance = np.random.default_rng(0)
     texts, reference = cut_scores(60, 3.0, chance), cut_scores(300, 0.0, chance)
     summary = audit_scores(
-        Scored(texts, authors("t", 60, 3)), Scored(reference, authors("r", 300, 3)), checks=PASSED
+        ScoredTexts(texts, authors("t", 60, 3)),
+        ScoredTexts(reference, authors("r", 300, 3)),
+        checks=PASSED,
     ).summary
     assert (summary["units"], summary["authors"], summary["reference_authors"]) == (
         "authors",
@@ -134,18 +136,18 @@ def test_authors_are_the_units_and_nobody_may_be_on_both_sides():
     assert summary["listed"] == 20
     with pytest.raises(DataError, match="1 authors are in both"):
         audit_scores(
-            Scored(cut_scores(4, 0.0, chance), ["a", "a", "b", "c"]),
-            Scored(cut_scores(40, 0.0, chance), ["c", *authors("r", 39, 1)]),
+            ScoredTexts(cut_scores(4, 0.0, chance), ["a", "a", "b", "c"]),
+            ScoredTexts(cut_scores(40, 0.0, chance), ["c", *authors("r", 39, 1)]),
             checks=PASSED,
         )
 
 
 def test_reference_texts_of_one_author_weigh_as_one_in_every_p_value():
     """By hand: authors a of two texts and b, c of one each."""
-    reference = Scored(
+    reference = ScoredTexts(
         CutScores.whole([3.0, 1.0, 2.0, 0.0, *[-1.0] * 16]), list("aabcdefghijklmnopqrs")
     )
-    texts = Scored(CutScores.whole([1.5] * 2), ["x", "y"])
+    texts = ScoredTexts(CutScores.whole([1.5] * 2), ["x", "y"])
     found = audit_scores(texts, reference, checks=PASSED)
     # Of 19 authors half of a and all of b score 1.5 or more.
     assert audited(found) == pytest.approx([(1 + 0.5 + 1) / 20] * 2)
@@ -163,8 +165,10 @@ def test_few_known_authors_bound_nothing():
         texts, reference = (cut_scores(n, g, chance, author=1.0) for n, g in ((40, 1), (200, 0)))
         known = cut_scores(40, 1.0, chance, author=1.0, per=20)
         for units in wrong:
-            used = Scored(known, authors("u", 40, 20) if units == "authors" else None)
-            found = audit_scores(Scored(texts), Scored(reference), used, seed=seed, checks=PASSED)
+            used = ScoredTexts(known, authors("u", 40, 20) if units == "authors" else None)
+            found = audit_scores(
+                ScoredTexts(texts), ScoredTexts(reference), used, seed=seed, checks=PASSED
+            )
             wrong[units] += found.summary["at_most"] < 40
     assert wrong["authors"] == 0
     assert wrong["texts"] > 1

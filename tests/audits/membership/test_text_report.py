@@ -7,7 +7,7 @@ import pytest
 
 from tests.audits.membership.made_texts import PASSED, cut_scores
 from vestige.audits.membership.report import LIMITS, TEXTS, UNDECIDED_SENTENCE, texts_finding
-from vestige.audits.membership.text_audit import Scored, audit_scores
+from vestige.audits.membership.text_audit import ScoredTexts, audit_scores
 from vestige.claims import Check
 from vestige.reports.page import render
 from vestige.reports.report import report_of
@@ -23,11 +23,11 @@ def made(used, never, *, gain=3.0, known=0, reference=200, checks=PASSED):
     texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
     excerpts = [f"<b>Rosalind {n}</b> \x1b[31m" for n in range(used + never)]
     return audit_scores(
-        Scored(texts),
-        Scored(cut_scores(reference, 0.0, chance)),
-        Scored(cut_scores(known, gain, chance)) if known else None,
+        ScoredTexts(texts),
+        ScoredTexts(cut_scores(reference, 0.0, chance)),
+        ScoredTexts(cut_scores(known, gain, chance)) if known else None,
         checks=checks,
-        more_columns={"length": texts.lengths.tolist(), "text": excerpts},
+        text_columns={"length": texts.lengths.tolist(), "text": excerpts},
         facts=FACTS,
     )
 

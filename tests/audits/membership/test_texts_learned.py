@@ -54,7 +54,7 @@ def test_the_zlib_score_of_a_whole_text_is_that_of_its_definition(trained):
     wanted = zlib_score(token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids])
     with cached_outputs(None, SILENT) as outputs:
         texts = AuditedTexts(lists, models.readings(lists, outputs), models, outputs)
-        found = score_texts("zlib", texts)["texts"].cut
+        found = score_texts("zlib", texts)["texts"].scores
     last = found.cut_at(len(found.rungs) - 1)[0]
     assert found.scores[:, last] == pytest.approx(wanted, rel=1e-4)
 

@@ -11,10 +11,10 @@ from scipy import stats
 from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
 from tests.reports.made_audits import checks_of
-from vestige.audits.membership.ranked_users import membership_audit
+from vestige.audits.membership.ranked_users import audit_ranked_words
 from vestige.audits.membership.ranked_words import RankedWords
-from vestige.audits.membership.user_audit import MOST_CUTS, cut_users, fewest_compared, judge_users
-from vestige.audits.membership.user_texts import FITTED, NonMembers, users_needed
+from vestige.audits.membership.user_audit import MAX_CUTS, cut_users, judge_users, min_compared
+from vestige.audits.membership.user_texts import MAX_FITTED, NonMembers, users_needed
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.results import Result
@@ -26,7 +26,7 @@ KNOWN = NonMembers(fitted=tuple(FITTED_ON.tolist()), compared=tuple(COMPARED.tol
 
 def audit(words: RankedWords, users: Sequence[int], known: NonMembers = KNOWN) -> Result:
     """An audit whose checks of the texts passed."""
-    return membership_audit(words, audited=users, known=known, checks=checks_of(), seed=5)
+    return audit_ranked_words(words, audited=users, non_members=known, checks=checks_of(), seed=5)
 
 
 def nulls(found: Result) -> np.ndarray:
@@ -219,7 +219,7 @@ def test_the_order_of_ones_texts_does_not_depend_on_who_else_is_there() -> None:
 def test_many_users_are_cut_to_few_different_numbers_of_words() -> None:
     asked = queries_with(np.repeat(np.arange(600), np.arange(1, 601)), 600)
     [cut] = cut_users(asked, np.ones(len(asked)), (range(600),), seed=0)
-    assert cut.rungs.size <= MOST_CUTS + 1
+    assert cut.rungs.size <= MAX_CUTS + 1
     assert (cut.lengths - cut.rungs[cut.cut_at(cut.rungs.size)] <= 3).all()
 
 
@@ -228,11 +228,11 @@ def test_many_users_are_cut_to_few_different_numbers_of_words() -> None:
 
 @pytest.mark.parametrize("users", [4, 5, 37, 1000])
 def test_groups_share_nobody_and_half_are_compared(users: int) -> None:
-    groups = NonMembers.drawn(range(users), seed=1)
+    groups = NonMembers.split(range(users), seed=1)
     assert sorted(groups.counted + groups.fitted + groups.compared) == list(range(users))
     assert len(groups.compared) == users - users // 2
-    assert len(groups.fitted) == min(FITTED, (users // 2 + 1) // 2)
-    assert NonMembers.drawn(range(users)[::-1], seed=1) == groups
+    assert len(groups.fitted) == min(MAX_FITTED, (users // 2 + 1) // 2)
+    assert NonMembers.split(range(users)[::-1], seed=1) == groups
 
 
 def test_a_small_reference_is_told_how_many_users_it_needs() -> None:
@@ -241,10 +241,10 @@ def test_a_small_reference_is_told_how_many_users_it_needs() -> None:
     assert not found.claim.test.possible
     assert found.summary["calibration_needed"] == 19
     assert found.summary["known_needed"] == users_needed(0.05) == 37
-    assert [len(NonMembers.drawn(range(n), seed=0).compared) for n in (37, 36)] == [19, 18]
-    assert [fewest_compared(n, 0.05) for n in (10, 19, 30, 38, 39, 101)] == [10, 19, 19, 19, 20, 51]
+    assert [len(NonMembers.split(range(n), seed=0).compared) for n in (37, 36)] == [19, 18]
+    assert [min_compared(n, 0.05) for n in (10, 19, 30, 38, 39, 101)] == [10, 19, 19, 19, 20, 51]
     with pytest.raises(DataError, match="4 or more are needed"):
-        NonMembers.drawn([40, 41, 42], seed=0)
+        NonMembers.split([40, 41, 42], seed=0)
     words = words_of(QUERIES, MEMBERS).take(QUERIES.users != 30)
     with pytest.raises(DataError, match="0 non-members with words to fit on and 40"):
         audit(words, [0], replace(KNOWN, fitted=(30,)))

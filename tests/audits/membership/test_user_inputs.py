@@ -8,7 +8,7 @@ import pytest
 from tests.audits.told import Told
 from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.user_inputs import Target, UserInputs, remote_of, remote_target
+from vestige.audits.membership.user_inputs import Target, UserInputs, parse_remote, remote_target
 from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
@@ -55,8 +55,17 @@ def inputs_of(parts):
 
 def read(texts, reference, *, seed=0, log=None, **given):
     columns = {name: given.pop(name, usual) for name, usual in COLUMNS.items()}
+    need_sources = given.pop("sources", False)
     run = session(seed=seed, monitor=log or Told())
-    return read_user_texts(run, texts, reference, columns=columns, **given)
+    run.arguments = {
+        "texts": texts,
+        "reference": reference,
+        "person": None,
+        "random_users": None,
+        **columns,
+        **given,
+    }
+    return read_user_texts(run, need_sources=need_sources)
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +165,7 @@ def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs
     assert {names[place] for place in inputs.audited} == {"ann", "bob"}
     for group in ("fitted", "compared", "counted"):
         wanted = getattr(inputs.texts.groups(seed=0), group)
-        assert [names[n] for n in getattr(inputs.known, group)] == list(wanted)
+        assert [names[n] for n in getattr(inputs.non_members, group)] == list(wanted)
 
 
 # Words.
@@ -164,10 +173,10 @@ def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs
 
 def test_known_words_of_all_but_the_counted_are_queried_and_theirs_alone_are_counted(inputs):
     counted = inputs.texts.groups(seed=0).counted
-    together = inputs.texts.together()
+    all_texts = inputs.texts.all_texts()
     expected = [
         (place, at, word)
-        for place, (text, user) in enumerate(zip(together, together.users, strict=True))
+        for place, (text, user) in enumerate(zip(all_texts, all_texts.users, strict=True))
         for at, word in enumerate(text.split())
         if word in WORDS and user not in counted
     ]
@@ -192,7 +201,7 @@ def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     target = remote_target(session(), "ask", lambda contexts: [], parts.reference, options)
     pairs = UserInputs.of(target, parts, QueryPolicy(k=3))
     contexts, _ = pairs.contexts(pairs.queries)
-    sources = parts.together().sources
+    sources = parts.all_texts().sources
     assert [one.source for one in contexts] == [sources[n] for n in pairs.queries.texts]
 
 
@@ -209,17 +218,17 @@ def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     ],
 )  # fmt: skip
 def test_an_audit_that_cannot_succeed_is_refused(parts, rate, message):
-    inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).check(1 / 21 + 1e-9)
+    inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).require_enough(1 / 21 + 1e-9)
     with pytest.raises(DataError, match=message):
-        inputs_of(parts).check(rate)
+        inputs_of(parts).require_enough(rate)
 
 
 # Target.
 
 
 def test_a_function_is_queried_about_the_most_frequent_words_of_the_reference():
-    assert remote_of("some/path") is None
-    assert remote_of(len) is len
+    assert parse_remote("some/path") is None
+    assert parse_remote(len) is len
     text = Corpus.from_texts(["red red red blue blue lamp"])
     found = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
     words = {found.vocabulary.piece(n) for n in range(found.vocab_size)}

@@ -15,7 +15,7 @@ from tests.audits.told import Told
 from tests.models.narrowed import narrow
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.audits.membership import service as service_module
-from vestige.audits.membership.service import ENDINGS, server_cost
+from vestige.audits.membership.service import CALLS_PER_WORD, server_cost
 from vestige.audits.update.diff import diff
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
@@ -88,7 +88,7 @@ def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
             time.sleep(0.1)
         return likeliest(contexts)
 
-    monkeypatch.setattr(service_module, "SILENCE", 0.01)
+    monkeypatch.setattr(service_module, "SLOW_CALL", 0.01)
     audit(slow, monitor=(log := Told()))
     assert any("The service has not answered for 0 s" in line for line in log.lines)
 
@@ -187,7 +187,7 @@ def test_a_key_is_never_an_option(name):
 def test_the_bound_on_calls_counts_pieces_of_words_and_a_budget_may_be_just_enough():
     for k in (1, 3):
         line = server_cost([Context(("w0",)), Context(())], RemoteOptions(), k=k)
-        assert f"at most {16 + 2 * k * ENDINGS:,} calls" in line
+        assert f"at most {16 + 2 * k * CALLS_PER_WORD:,} calls" in line
     contexts = [Context((word,)) for word in ("red", "blue")]
     server_cost(contexts, RemoteOptions(budget=16), k=1)
     with pytest.raises(DataError, match="`budget` 15 is too small: this audit needs 16 if"):
