@@ -25,7 +25,7 @@ import pandas
 from corpora import comments, newsgroup
 from harness import Row, Run, main, rate, rates
 
-from vestige.audits.extraction.memorization import Extracted
+from vestige.audits.extraction.memorization import ExtractionCriterion
 from vestige.audits.extraction.memorized_texts import memorization_result
 from vestige.audits.membership.text_audit import ScoredTexts, audit_scores
 from vestige.audits.unlearning.knowledge import Knowledge, verify
@@ -192,7 +192,7 @@ def passage_verdict(times: int, seed: int) -> Row:
         }  # fmt: skip
         sides.append(pandas.DataFrame(frame | unread))
     checks = passed(*(one for one in SUPPOSED if one != "different"))
-    found = memorization_result(*sides, Extracted(), seed=seed, checks=checks)
+    found = memorization_result(*sides, ExtractionCriterion(), seed=seed, checks=checks)
     return {"false": found.verdict == LEAK}
 
 

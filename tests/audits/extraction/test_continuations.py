@@ -7,7 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from vestige.audits.extraction.continuations import attempts, best_continuations, read_through
+from vestige.audits.extraction.continuations import (
+    best_continuations,
+    complete_texts,
+    predict_tokens,
+)
 from vestige.errors import ModelError
 from vestige.models.table import TableModel
 
@@ -25,7 +29,7 @@ def log_prob(model: TableModel, prefix: tuple[int, ...], rest: tuple[int, ...]) 
 def test_reading_through_finds_the_likeliest_tokens_one_at_a_time(random_table, seed):
     model = random_table(seed)
     texts = torch.randint(5, (7, 4), generator=torch.Generator().manual_seed(seed))
-    read = read_through(model, texts.tolist())
+    read = predict_tokens(model, texts.tolist())
     for text, (right, _, scores) in zip(texts.tolist(), read, strict=True):
         for place, token in enumerate(text):
             row = model.log_table[text[place - 1] if place else model.vocab_size]
@@ -57,7 +61,7 @@ def test_a_beam_of_one_is_read_off_the_text_as_the_search_would_find_it(seed):
     model = TableModel(table[0], table[1:])
     words = (0, 2, 3, 4)  # the end of a text among them
     texts = [ids for n in (4, 3) for ids in itertools.product(words, repeat=n)]
-    read = attempts(model, texts, prefix=1, beam=1)
+    read = complete_texts(model, texts, prefix=1, beam=1)
     for ids, one in zip(texts, read, strict=True):
         found = best_continuations(model, torch.tensor([ids[:1]]), len(ids) - 1, width=1)
         kept = tuple(found.tokens[0, 0].tolist()) == ids[1:]
@@ -72,7 +76,7 @@ def test_batches_and_slices_change_nothing(random_table, monkeypatch):
         alone = best_continuations(model, prefix[None], 3, width=4)
         assert torch.equal(together.tokens[row], alone.tokens[0])
         assert torch.equal(together.log_prob[row], alone.log_prob[0])
-    monkeypatch.setattr("vestige.audits.extraction.continuations.CELLS_PER_SLICE", 10)
+    monkeypatch.setattr("vestige.audits.extraction.continuations.LOGITS_PER_SLICE", 10)
     assert torch.equal(best_continuations(model, prefixes, 3, width=4).tokens, together.tokens)
 
 
@@ -88,7 +92,7 @@ def test_scores_that_are_no_numbers_are_refused():
     model = TableModel([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])
     model.log_table.fill_(math.nan)
     with pytest.raises(ModelError, match="diverged"):
-        read_through(model, [[1, 1]])
+        predict_tokens(model, [[1, 1]])
 
 
 def test_equally_likely_words_are_in_the_order_of_ids_on_every_processor(other_bits):
@@ -97,5 +101,5 @@ def test_equally_likely_words_are_in_the_order_of_ids_on_every_processor(other_b
         model = other_bits(even, seed)
         found = best_continuations(model, torch.tensor([[3], [9]]), 2, width=4)
         assert found.tokens.tolist() == [[[1, 1], [1, 2], [1, 3], [1, 4]]] * 2
-        read = read_through(model, [[0, 0, 0], [1, 0, 2]])
+        read = predict_tokens(model, [[0, 0, 0], [1, 0, 2]])
         assert [one.likeliest.tolist() for one in read] == [[True] * 3, [False, True, False]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from vestige.audits.extraction import memorization
-from vestige.audits.extraction.memorization import Extracted, memorized
+from vestige.audits.extraction.memorization import ExtractionCriterion, memorization_table
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 from vestige.models.token_statistics import token_statistics
@@ -80,25 +80,25 @@ def test_sampling_is_from_the_tokens_that_are_known(model, texts):
 def test_passages_with_an_unknown_token_are_left_out(model, texts):
     statistics, how = (
         token_statistics(model, texts, likeliest=20),
-        Extracted(prefix=2, suffix=3, top_k=5),
+        ExtractionCriterion(prefix=2, suffix=3, top_k=5),
     )
     units = range(len(texts))
-    whole = memorized(statistics, how, units).passages
+    whole = memorization_table(statistics, how, units).passages
     known = statistics.likeliest_log_probs.copy()
     first = statistics.offsets[:-1]
     known[first + 3] = np.nan  # in the first passage of each
     known[first] = np.nan  # in none
     fewer = replace(statistics, likeliest_log_probs=known)
     asked = whole > 0
-    assert (memorized(fewer, how, units).passages[asked] == whole[asked] - 1).all()
+    assert (memorization_table(fewer, how, units).passages[asked] == whole[asked] - 1).all()
     assert asked.any()
 
 
 def test_so_many_tries_give_a_passage_with_the_stated_probability():
     probability, chance = 0.03, 0.9
-    n = float(memorization.tries_needed(math.log(probability), chance=chance))
+    n = float(memorization.samples_needed(math.log(probability), probability=chance))
     assert 1 - (1 - probability) ** n == pytest.approx(chance)
-    tiny = memorization.tries_needed([-60.0, -np.inf, 0.0], chance=0.5)
+    tiny = memorization.samples_needed([-60.0, -np.inf, 0.0], probability=0.5)
     assert tiny.tolist() == pytest.approx([math.log(2) * math.exp(60), math.inf, 1.0])
 
 
@@ -123,7 +123,7 @@ def test_ranks_agree_with_greedy_decoding_from_every_prefix(model, texts):
         ranks, n = statistics.ranks[start:end], len(ids)
         from_each = [generated(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
-        found = memorization.verbatim(ranks > 1)
+        found = memorization.verbatim_measures(ranks > 1)
         assert found["strength"] == pytest.approx(1 - whole / n)
         alike = [
             next((i for i, (a, b) in enumerate(zip(out, ids[k:], strict=True)) if a != b), n - k)

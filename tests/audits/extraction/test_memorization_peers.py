@@ -105,7 +105,7 @@ def test_exact_memorization_and_extraction_strength_are_openunlearnings(
     kinds = set()
     for place, start in enumerate(statistics.offsets[:-1]):
         ranks = statistics.ranks[start : start + LENGTH]
-        found = memorization.verbatim(ranks > 1)
+        found = memorization.verbatim_measures(ranks > 1)
         assert found["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
         # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
         own = found["strength"] or 1 / LENGTH
@@ -136,7 +136,7 @@ def test_discoverable_extraction_is_privacyguards(
         if theirs:
             assert own == pytest.approx(math.log(theirs), abs=1e-4)
         seen.append(theirs)
-        n = float(memorization.tries_needed(own, chance=0.5))
+        n = float(memorization.samples_needed(own, probability=0.5))
         if 1 < n < 1e6:
             told = node._compute_n_probabilities_dict(theirs, [n])[n]
             assert told == pytest.approx(0.5, abs=1e-4)
