@@ -26,7 +26,7 @@ from corpora import comments, newsgroup
 from harness import Row, Run, main, rate, rates
 
 from vestige.audits.extraction.memorization import ExtractionCriterion
-from vestige.audits.extraction.memorized_texts import memorization_result
+from vestige.audits.extraction.passages_result import memorization_result
 from vestige.audits.membership.text_audit import ScoredTexts, audit_scores
 from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check

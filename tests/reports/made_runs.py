@@ -24,8 +24,8 @@ from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.secrets import secret_result
 from vestige.audits.extraction.canaries import Completion
 from vestige.audits.extraction.memorization import ExtractionCriterion, memorization_table
-from vestige.audits.extraction.memorized_texts import memorization_result
-from vestige.audits.extraction.secrets import completion_result
+from vestige.audits.extraction.passages_result import memorization_result
+from vestige.audits.extraction.user_secrets import completion_result
 from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
 from vestige.integrations.leakage import LeakageSnapshot

@@ -41,8 +41,8 @@ def test_reading_through_finds_the_likeliest_tokens_one_at_a_time(random_table, 
 def test_a_beam_as_wide_as_all_continuations_puts_them_in_order(random_table, seed):
     model = random_table(seed)
     words = range(1, 5)  # token 0 ends a text
-    found = best_continuations(model, torch.tensor([[3], [1]]), 3, width=200)
-    for start, tokens, scores in zip((3, 1), found.tokens, found.log_prob, strict=True):
+    result = best_continuations(model, torch.tensor([[3], [1]]), 3, width=200)
+    for start, tokens, scores in zip((3, 1), result.tokens, result.log_prob, strict=True):
         every = sorted(
             -log_prob(model, (start,), rest) for rest in itertools.product(words, repeat=3)
         )
@@ -63,8 +63,8 @@ def test_a_beam_of_one_is_read_off_the_text_as_the_search_would_find_it(seed):
     texts = [ids for n in (4, 3) for ids in itertools.product(words, repeat=n)]
     read = complete_texts(model, texts, prefix=1, beam=1)
     for ids, one in zip(texts, read, strict=True):
-        found = best_continuations(model, torch.tensor([ids[:1]]), len(ids) - 1, width=1)
-        kept = tuple(found.tokens[0, 0].tolist()) == ids[1:]
+        result = best_continuations(model, torch.tensor([ids[:1]]), len(ids) - 1, width=1)
+        kept = tuple(result.tokens[0, 0].tolist()) == ids[1:]
         assert one["beam_place"] == (1 if kept else None)
     assert any(one["beam_place"] == 1 and not one["greedy"] for one in read)
 
@@ -83,9 +83,9 @@ def test_batches_and_slices_change_nothing(random_table, monkeypatch):
 def test_the_end_of_a_text_is_never_taken():
     # After w2 the text most likely ends.
     model = TableModel([0, 0, 1, 0], [[0, 0, 1, 0], [0, 0, 1, 0], [0.9, 0, 0, 0.1], [0, 0, 0, 1]])
-    found = best_continuations(model, torch.tensor([[2]]), 2, width=1)
-    assert found.tokens.tolist() == [[[3, 3]]]
-    assert found.log_prob.item() == pytest.approx(math.log(0.1))
+    result = best_continuations(model, torch.tensor([[2]]), 2, width=1)
+    assert result.tokens.tolist() == [[[3, 3]]]
+    assert result.log_prob.item() == pytest.approx(math.log(0.1))
 
 
 def test_scores_that_are_no_numbers_are_refused():
@@ -99,7 +99,7 @@ def test_equally_likely_words_are_in_the_order_of_ids_on_every_processor(other_b
     even = TableModel(torch.full((20,), 1 / 20), torch.full((20, 20), 1 / 20))
     for seed in range(6):
         model = other_bits(even, seed)
-        found = best_continuations(model, torch.tensor([[3], [9]]), 2, width=4)
-        assert found.tokens.tolist() == [[[1, 1], [1, 2], [1, 3], [1, 4]]] * 2
+        result = best_continuations(model, torch.tensor([[3], [9]]), 2, width=4)
+        assert result.tokens.tolist() == [[[1, 1], [1, 2], [1, 3], [1, 4]]] * 2
         read = predict_tokens(model, [[0, 0, 0], [1, 0, 2]])
         assert [one.likeliest.tolist() for one in read] == [[True] * 3, [False, True, False]]

@@ -28,13 +28,13 @@ def model():
 @pytest.fixture(scope="module")
 def texts(model):
     """Half of them generated greedily by the model itself, half random."""
-    chance, found = np.random.default_rng(4), []
+    chance, result = np.random.default_rng(4), []
     for place in range(40):
         ids = chance.integers(2, SIZE, 30).tolist()
         if place % 2:
             ids = ids[:10] + generated(model, ids[:10], 20)
-        found.append(ids)
-    return found
+        result.append(ids)
+    return result
 
 
 def logits(model, ids):
@@ -56,7 +56,7 @@ def test_a_drawn_passage_has_the_probability_of_its_sampling_scheme(
     model, texts, top_k, temperature
 ):
     statistics = token_statistics(model, texts, likeliest=SIZE)
-    found = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
+    result = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
     naive = []
     for ids in texts:
         scaled = logits(model, ids) / temperature
@@ -64,7 +64,7 @@ def test_a_drawn_passage_has_the_probability_of_its_sampling_scheme(
             kept = row.topk(top_k).indices.tolist()
             whole = sum(math.exp(row[one]) for one in kept)
             naive.append(math.log(math.exp(row[token]) / whole) if token in kept else -math.inf)
-    assert found == pytest.approx(np.array(naive), abs=1e-5)
+    assert result == pytest.approx(np.array(naive), abs=1e-5)
 
 
 def test_sampling_is_from_the_tokens_that_are_known(model, texts):
@@ -73,8 +73,8 @@ def test_sampling_is_from_the_tokens_that_are_known(model, texts):
     known[:, 3:] = np.nan
     fewer = replace(statistics, likeliest_log_probs=known)
     where = statistics.ranks <= 3
-    found = memorization.sampled_log_probs(fewer, top_k=5)[where]
-    assert found.tolist() == memorization.sampled_log_probs(statistics, top_k=3)[where].tolist()
+    result = memorization.sampled_log_probs(fewer, top_k=5)[where]
+    assert result.tolist() == memorization.sampled_log_probs(statistics, top_k=3)[where].tolist()
 
 
 def test_passages_with_an_unknown_token_are_left_out(model, texts):
@@ -123,13 +123,13 @@ def test_ranks_agree_with_greedy_decoding_from_every_prefix(model, texts):
         ranks, n = statistics.ranks[start:end], len(ids)
         from_each = [generated(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)
-        found = memorization.verbatim_measures(ranks > 1)
-        assert found["strength"] == pytest.approx(1 - whole / n)
+        result = memorization.verbatim_measures(ranks > 1)
+        assert result["strength"] == pytest.approx(1 - whole / n)
         alike = [
             next((i for i, (a, b) in enumerate(zip(out, ids[k:], strict=True)) if a != b), n - k)
             for k, out in enumerate(from_each)
         ]
-        assert found["longest"] == max(alike)
-        assert found["exact"] == sum(a > 0 for a in alike) / n
+        assert result["longest"] == max(alike)
+        assert result["exact"] == sum(a > 0 for a in alike) / n
         wrong = memorization.passage_sums(ranks > 1, 6, 8)
         assert (wrong == 0).tolist() == [from_each[k][:8] == ids[k : k + 8] for k in (6, 14, 22)]

@@ -28,7 +28,7 @@ VOCABULARY, LENGTH, IGNORED = 60, 24, -100
 def checkout(monkeypatch):
     """A folder of a checkout, whose modules can be imported; other imports of theirs are empty."""
 
-    def found(root, *, absent=()):
+    def result(root, *, absent=()):
         folder = Path(CHECKOUTS or "", root)
         if CHECKOUTS is None or not folder.is_dir():
             pytest.skip(f"VESTIGE_PEER_CHECKOUTS names no folder with {root}")
@@ -37,7 +37,7 @@ def checkout(monkeypatch):
             monkeypatch.setitem(sys.modules, one, mock.MagicMock(IGNORE_INDEX=IGNORED))
         return folder
 
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ def test_exact_memorization_and_extraction_strength_are_openunlearnings(
     kinds = set()
     for place, start in enumerate(statistics.offsets[:-1]):
         ranks = statistics.ranks[start : start + LENGTH]
-        found = memorization.verbatim_measures(ranks > 1)
-        assert found["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
+        result = memorization.verbatim_measures(ranks > 1)
+        assert result["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
         # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
-        own = found["strength"] or 1 / LENGTH
+        own = result["strength"] or 1 / LENGTH
         assert own == pytest.approx(strength[place]["score"], abs=1e-4)
         kinds.add(round(own, 2))
     assert len(kinds) > 2

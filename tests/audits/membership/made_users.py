@@ -28,9 +28,9 @@ def users(model: object, texts: object, **named: Any) -> Result:
 
 def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> TokenQueries:
     """Words by Zipf's law, as many for each user."""
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     total = users * texts * words
-    tokens = np.minimum(generator.zipf(1.3, total), VOCABULARY - 1).astype(np.int32)
+    tokens = np.minimum(rng.zipf(1.3, total), VOCABULARY - 1).astype(np.int32)
     positions = np.tile(np.arange(words, dtype=np.int32), users * texts)
     return TokenQueries(
         users=np.repeat(np.arange(users, dtype=np.int32), texts * words),
@@ -44,11 +44,11 @@ def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) ->
 
 def ranks_of(queries: TokenQueries, seen: np.ndarray, *, gain: float, seed: int) -> np.ndarray:
     """Ranks about the words' own, better by `gain` nats for users who were seen."""
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     hard = np.random.default_rng(99).normal(0, 0.7, (VOCABULARY, 31))[
         queries.tokens, np.minimum(queries.positions, 30)
     ]
-    logs = np.log1p(queries.tokens) + hard + generator.normal(0, 0.5, len(queries))
+    logs = np.log1p(queries.tokens) + hard + rng.normal(0, 0.5, len(queries))
     logs -= gain * seen[queries.users]
     return np.clip(np.exp(logs), 1, VOCABULARY).astype(np.int64)
 
@@ -57,10 +57,10 @@ def shadows_of(
     queries: TokenQueries, count: int, *, half_of: np.ndarray, gain: float = 0.3, seed: int = 50
 ) -> ShadowRanks:
     """Pairs of models, each of one half of some users."""
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     seen = np.zeros((count, len(queries.names)), dtype=bool)
     for pair in range(0, count, 2):
-        lots = generator.permutation(half_of)
+        lots = rng.permutation(half_of)
         seen[pair, lots[: len(lots) // 2]] = True
         if pair + 1 < count:
             seen[pair + 1, lots[len(lots) // 2 :]] = True

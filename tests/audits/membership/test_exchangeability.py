@@ -36,13 +36,13 @@ class Words:
 
 def corpus(seed):
     """Users with words of their own, and with more or less text than others."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     ids, offsets, owners = [], [0], []
     for user in range(USERS):
-        liked = chance.integers(2, VOCABULARY, 30)
-        for _ in range(chance.integers(3, 7) + 5 * (user % 10 == 1)):
-            common = np.minimum(chance.zipf(1.3, 15) + 1, VOCABULARY - 1)
-            ids += [*np.where(chance.random(15) < 0.4, chance.choice(liked, 15), common), EOS]
+        liked = rng.integers(2, VOCABULARY, 30)
+        for _ in range(rng.integers(3, 7) + 5 * (user % 10 == 1)):
+            common = np.minimum(rng.zipf(1.3, 15) + 1, VOCABULARY - 1)
+            ids += [*np.where(rng.random(15) < 0.4, rng.choice(liked, 15), common), EOS]
             offsets.append(len(ids))
             owners.append(user)
     return EncodedCorpus(

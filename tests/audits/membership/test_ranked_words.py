@@ -65,8 +65,8 @@ def test_rare_words_and_texts_are_those_of_the_smallest_frequencies():
     chosen = set()
     for user in range(12):
         own = ASKED.users == user
-        found = sorted(COUNTS.words[words.tokens[words.users == user]])
-        assert found == np.sort(frequency[own])[:3].tolist()
+        result = sorted(COUNTS.words[words.tokens[words.users == user]])
+        assert result == np.sort(frequency[own])[:3].tolist()
         mean = {
             text: frequency[ASKED.texts == text].mean() for text in set(ASKED.texts[own].tolist())
         }
@@ -156,10 +156,10 @@ def test_words_in_any_order_keep_their_ranks_and_shadow_models_know_whom_they_re
     shuffled = ranks_of(small(), READ, WORDS_READ.take(lots))
     assert shuffled[0].tolist() == read[0][0][lots].tolist()
     assert shuffled[1] == pytest.approx(read[0][1][lots])
-    found = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
-    assert found.members.tolist() == [[True, False, False], [False, True, True]]
-    assert found.ranks[1].tolist() == read[1][0].tolist()
-    assert (found.log_probs < 0).all()
+    result = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
+    assert result.members.tolist() == [[True, False, False], [False, True, True]]
+    assert result.ranks[1].tolist() == read[1][0].tolist()
+    assert (result.log_probs < 0).all()
 
 
 def test_counts_are_those_of_the_counted_users_for_everybody():
@@ -191,10 +191,10 @@ SHADOWS = shadows_of(QUERIES, 6, half_of=FITTED)
 
 def test_a_typical_rank_is_the_geometric_mean_over_models_that_did_not_read_its_user():
     asked = queries_of(6, texts=2, words=5)
-    found = shadows_of(asked, 4, half_of=np.arange(4))  # no model read users 4 and 5
-    typical = found.typical_ranks(asked, seed=0)
+    result = shadows_of(asked, 4, half_of=np.arange(4))  # no model read users 4 and 5
+    typical = result.typical_ranks(asked, seed=0)
     for word, user in enumerate(asked.users):
-        logs = np.log(found.ranks[:, word][~found.members[:, user]])
+        logs = np.log(result.ranks[:, word][~result.members[:, user]])
         means = [np.exp(np.mean(pair)) for pair in combinations(logs, 2)]
         assert any(typical[word] == pytest.approx(mean) for mean in means)
     with pytest.raises(DataError, match="members for every reference model"):
@@ -212,9 +212,9 @@ def area(scores):
 
 @pytest.mark.slow
 def test_members_score_above_others_and_these_around_zero():
-    found = [of_users(score_words, k=20, seed=seed) for seed in range(3)]
-    assert np.mean([area(scores) for scores in found]) > 0.9
-    inside, outside = (np.mean([scores[who] for scores in found]) for who in (MEMBERS, OTHERS))
+    result = [of_users(score_words, k=20, seed=seed) for seed in range(3)]
+    assert np.mean([area(scores) for scores in result]) > 0.9
+    inside, outside = (np.mean([scores[who] for scores in result]) for who in (MEMBERS, OTHERS))
     assert abs(outside) < 0.3 * inside
     few = {
         how: np.mean([area(of_users(how, k=3, seed=seed)) for seed in range(3)])

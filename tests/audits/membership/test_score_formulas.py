@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.audits.membership.made_texts import auc, said_of
+from tests.audits.membership.made_texts import auc, statistics_of
 from vestige.audits.membership.text_scores import (
     EPSILON,
     SCORES,
@@ -23,8 +23,8 @@ LENGTHS = (1, 2, 3, 7, 20, 64)
 
 def statistics(seed: int) -> TokenStatistics:
     """Of random distributions over 30 tokens."""
-    chance, tokens = np.random.default_rng(seed), sum(LENGTHS)
-    logits = chance.normal(size=(tokens, 30)) * 2
+    rng, tokens = np.random.default_rng(seed), sum(LENGTHS)
+    logits = rng.normal(size=(tokens, 30)) * 2
     log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     own = np.random.default_rng(9).integers(0, 30, tokens)
     p = np.exp(log_probs)
@@ -90,11 +90,11 @@ NAIVE = {
 
 @pytest.mark.parametrize("name", SCORES)
 def test_a_score_is_its_formula_and_rises_with_what_the_target_knows(name):
-    found = SCORES[name](target=TARGET, base=BASE)
+    result = SCORES[name](target=TARGET, base=BASE)
     pairs = zip(texts_of(TARGET), texts_of(BASE), strict=True)
-    assert found == pytest.approx([NAIVE[name](*pair) for pair in pairs], rel=1e-4, abs=1e-5)
+    assert result == pytest.approx([NAIVE[name](*pair) for pair in pairs], rel=1e-4, abs=1e-5)
     better = replace(TARGET, log_probs=TARGET.log_probs / 2)
-    assert (SCORES[name](target=better, base=BASE) > found).all()
+    assert (SCORES[name](target=better, base=BASE) > result).all()
 
 
 def test_rmia_orders_texts_as_the_share_of_the_population_that_they_dominate():
@@ -119,11 +119,11 @@ EVEN = np.arange(TEXTS) % 2 == 0
 
 def fine_tuned(seed, gain=0.0):
     """Statistics of a target and of its base."""
-    chance = np.random.default_rng(seed)
-    base = -chance.gamma(2, 1.5, TEXTS * LENGTH)
+    rng = np.random.default_rng(seed)
+    base = -rng.gamma(2, 1.5, TEXTS * LENGTH)
     spread = 0.05 - 0.3 * base
-    change = spread * (0.5 + chance.normal(size=base.size)) + gain * np.repeat(EVEN, LENGTH)
-    own = said_of(base, length=LENGTH, tokens=chance.integers(0, 50, base.size))
+    change = spread * (0.5 + rng.normal(size=base.size)) + gain * np.repeat(EVEN, LENGTH)
+    own = statistics_of(base, length=LENGTH, tokens=rng.integers(0, 50, base.size))
     return replace(own, log_probs=(base + change).astype(np.float32)), own
 
 
@@ -157,16 +157,16 @@ FEW = 60
 
 
 def fine_tunes(seed, *, gain, count=4):
-    chance = np.random.default_rng(seed)
-    base = -chance.gamma(2, 1.5, FEW * LENGTH)
-    kind = np.repeat(chance.normal(0, 1, FEW), LENGTH)
-    tokens = chance.integers(0, 50, base.size)
+    rng = np.random.default_rng(seed)
+    base = -rng.gamma(2, 1.5, FEW * LENGTH)
+    kind = np.repeat(rng.normal(0, 1, FEW), LENGTH)
+    tokens = rng.integers(0, 50, base.size)
     for _ in range(count):
-        seen = chance.permutation(np.arange(FEW) % 2 == 0)
-        noise = chance.normal(0, 0.5, base.size)
+        seen = rng.permutation(np.arange(FEW) % 2 == 0)
+        noise = rng.normal(0, 0.5, base.size)
         target = base + 0.5 * kind + noise + gain * np.repeat(seen, LENGTH)
         read = np.minimum(target, -1e-3)
-        target, of_base = (said_of(one, length=LENGTH, tokens=tokens) for one in (read, base))
+        target, of_base = (statistics_of(one, length=LENGTH, tokens=tokens) for one in (read, base))
         yield ShadowStatistics(target, of_base, seen)
 
 
@@ -193,12 +193,12 @@ def test_fine_tunes_that_did_not_read_a_text_show_what_its_kind_gains():
 
 def test_the_mean_is_over_shadows_not_trained_on_a_text_and_else_the_base():
     shadows = list(fine_tunes(3, gain=0.3, count=3))
-    found = reference_of(shadows).reshape(FEW, LENGTH)
+    result = reference_of(shadows).reshape(FEW, LENGTH)
     for text in range(FEW):
         own = slice(text * LENGTH, (text + 1) * LENGTH)
         values = [each.target.log_probs[own] for each in shadows if not each.members[text]]
         naive = np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
-        np.testing.assert_allclose(found[text], naive, rtol=1e-6)
+        np.testing.assert_allclose(result[text], naive, rtol=1e-6)
 
 
 def test_shadow_models_are_compared_only_where_another_left_the_text_unread():

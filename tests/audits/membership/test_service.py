@@ -63,8 +63,8 @@ def test_a_flipped_bit_anywhere_changes_no_answer(path):
         flipped[place] ^= 1
         path.write_bytes(flipped)
         with Store(path) as store:
-            found = cached(store)
-        assert all(answer in (None, known) for answer, known in zip(found, first, strict=True))
+            result = cached(store)
+        assert all(answer in (None, known) for answer, known in zip(result, first, strict=True))
 
 
 def test_half_a_character_is_a_word_like_others(path):
@@ -154,10 +154,10 @@ def test_a_budget_must_cover_the_different_contexts(tmp_path):
 def test_words_beyond_the_budget_have_no_rank(tmp_path):
     ask = Recorded()
     one = service(ask, tmp_path, budget=2)
-    found = one.ranks(one.inputs.queries)
+    result = one.ranks(one.inputs.queries)
     answered = {context.words for context in ask.contexts}
     assert len(ask.contexts) == 2
-    assert (found > 0).tolist() == [words in answered for words in contexts_of(one)]
+    assert (result > 0).tolist() == [words in answered for words in contexts_of(one)]
 
 
 def test_cached_ranks_are_named_by_weights_texts_and_words(tmp_path):

@@ -16,8 +16,8 @@ CHAIN = Chain(150, 0.2)
 
 
 def texts(count, seed):
-    chance = np.random.default_rng(seed)
-    return CHAIN.texts(chance.integers(8, 40, count), chance)
+    rng = np.random.default_rng(seed)
+    return CHAIN.texts(rng.integers(8, 40, count), rng)
 
 
 def corpus(*lists):
@@ -47,13 +47,13 @@ def plain():
 
 @pytest.mark.slow
 def test_used_texts_are_found_and_their_number_is_bounded():
-    found = audit(used=corpus(KNOWN))
-    summary = found.summary
+    result = audit(used=corpus(KNOWN))
+    summary = result.summary
     assert (summary["verdict"], summary["score"]) == (LEAK, "error-zone")
-    assert audited(found, "named")[:20].sum() >= 15
-    assert audited(found, "named")[20:].sum() <= 2
+    assert audited(result, "named")[:20].sum() >= 15
+    assert audited(result, "named")[20:].sum() <= 2
     assert summary["at_least"] <= 20 <= summary["at_most"]
-    assert not found.claim.failed
+    assert not result.claim.failed
     clean = audit(texts=corpus(NEVER, MORE[:30]), used=corpus(KNOWN))
     assert clean.verdict == NO_LEAK
     assert clean.summary["at_most"] <= 8
@@ -79,9 +79,9 @@ def test_texts_of_which_half_the_words_are_unknown_are_undecided():
     def half_unknown(own):
         return corpus([" ".join(f"{word} x{word}" for word in text.split()) for text in own])
 
-    found = audit(texts=half_unknown([*NEVER, *MORE]), reference=half_unknown(REFERENCE))
-    assert found.verdict == UNDECIDED
-    assert any("50% of the tokens were read" in one for one in found.claim.reasons)
+    result = audit(texts=half_unknown([*NEVER, *MORE]), reference=half_unknown(REFERENCE))
+    assert result.verdict == UNDECIDED
+    assert any("50% of the tokens were read" in one for one in result.claim.reasons)
 
 
 # Units: near-duplicates count once, and authors are compared as wholes.
@@ -92,8 +92,8 @@ def near(text, seed):
     return f" {text.upper().rpartition(' ')[0]} {CHAIN.words[seed]}"
 
 
-def independence(found):
-    return next(one.sentence for one in found.claim.checks if one.name == "independent")
+def independence(result):
+    return next(one.sentence for one in result.claim.checks if one.name == "independent")
 
 
 @pytest.mark.slow
@@ -193,8 +193,8 @@ def test_a_second_command_reads_only_what_is_new(queried, plain, tmp_path):
 
     def read_by(**given):
         queried.clear()
-        found = audit(**given, **keep)
-        return sum(queried), found
+        result = audit(**given, **keep)
+        return sum(queried), result
 
     assert read_by() == (2 * (40 + 150), plain)
     assert read_by() == (0, plain)

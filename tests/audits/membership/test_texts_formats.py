@@ -37,8 +37,8 @@ def folder(tmp_path_factory):
     return place
 
 
-def scores(found):
-    return [row["score"] for row in found.rows if row["kind"] == "audited"]
+def scores(result):
+    return [row["score"] for row in result.rows if row["kind"] == "audited"]
 
 
 @pytest.mark.slow
@@ -54,13 +54,13 @@ def test_scores_of_a_packed_model_are_nearly_those_of_the_model(folder, tmp_path
     )
     network.save_pretrained(tmp_path)
     load_model(folder).vocabulary.save(tmp_path)
-    found, plain = (
+    result, plain = (
         membership(tmp_path, base=folder, score="loss", **LISTS),
         membership(folder, **LISTS),
     )
-    assert scores(found) == pytest.approx(scores(plain), rel=0.05)
-    assert scores(found) != scores(plain)
-    assert found.record["models"]["target"]["path"] == str(tmp_path)
+    assert scores(result) == pytest.approx(scores(plain), rel=0.05)
+    assert scores(result) != scores(plain)
+    assert result.record["models"]["target"]["path"] == str(tmp_path)
 
 
 def test_without_bitsandbytes_the_remedy_is_an_installation(folder, tmp_path, monkeypatch):

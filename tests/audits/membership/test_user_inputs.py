@@ -27,9 +27,9 @@ COLUMNS = {"format": "auto", "text": "text", "user": None, "source": None, "limi
 
 def corpus_of(users, each=3, seed=0, sources=False):
     """Texts of 6 words, one of them unknown, so many of each user in turn."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     owners = [user for _ in range(each) for user in users]
-    texts = [" ".join([*chance.choice(WORDS, 5), "strange"]) for _ in owners]
+    texts = [" ".join([*rng.choice(WORDS, 5), "strange"]) for _ in owners]
     return Corpus.from_texts(texts, users=owners, sources=texts[::-1] if sources else None)
 
 
@@ -84,8 +84,8 @@ def test_texts_without_a_user_column_are_those_of_one_person(tmp_path):
     assert (named.texts.users, list(named.texts)) == (["carla"] * len(MINE), list(MINE))
     assert named.reference.users == OTHERS.users
     (tmp_path / "mine.jsonl").write_text('{"text": "a b"}\n{"text": "c"}\n')
-    found = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
-    assert (list(found), found.users) == (["a b", "c"], ["me", "me"])
+    result = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
+    assert (list(result), result.users) == (["a b", "c"], ["me", "me"])
     assert len(read(tmp_path / "mine.jsonl", OTHERS, limit=1).texts) == 1
     with pytest.raises(DataError, match='no column "body"'):
         read(tmp_path / "mine.jsonl", OTHERS, text="body", user="author")
@@ -100,8 +100,8 @@ def test_a_reference_without_users_has_two_remedies(tmp_path):
 
 
 def test_random_users_share_the_reference_evenly_and_keep_its_order():
-    chance = np.random.default_rng(0)
-    nobody = Corpus.from_texts(["".join(chance.choice(list("abcdefgh"), 12)) for _ in range(23)])
+    rng = np.random.default_rng(0)
+    nobody = Corpus.from_texts(["".join(rng.choice(list("abcdefgh"), 12)) for _ in range(23)])
     one, again, other = (
         read(MINE, nobody, random_users=5, seed=seed).reference for seed in (0, 0, 1)
     )
@@ -115,8 +115,8 @@ def test_random_users_share_the_reference_evenly_and_keep_its_order():
 def test_texts_without_a_user_are_left_out_and_counted():
     log = Told()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
-    found = read(mixed, OTHERS, log=log)
-    assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
+    result = read(mixed, OTHERS, log=log)
+    assert (list(result.texts), result.texts.users) == (["red", "blue"], ["ann", "ann"])
     assert log.lines == ["--texts: 1 texts without a user are left out."]
     for place in ("texts", "reference"):
         nobody = {place: Corpus.from_texts(["a", "b"], users=["", ""])}
@@ -130,8 +130,8 @@ def test_users_on_both_sides_are_refused_unnamed_and_shared_texts_count_once():
     assert "p03" not in str(hidden.value)
     log = Told()
     reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
-    found = read(MINE, reference, log=log)
-    assert (list(found.texts), list(found.reference)) == (list(MINE), list(OTHERS))
+    result = read(MINE, reference, log=log)
+    assert (list(result.texts), list(result.reference)) == (list(MINE), list(OTHERS))
     assert log.lines == [
         f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out."
     ]
@@ -141,8 +141,8 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
     mine, others = (
         corpus_of(names, seed=seed, sources=True) for seed, names in enumerate([["ann"], NAMES])
     )
-    found, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
-    assert found.sources == [own[text] for text in found]
+    result, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
+    assert result.sources == [own[text] for text in result]
     assert read(mine, others).texts.sources is None
     with pytest.raises(DataError, match="`reference` has no column with what each text answers"):
         read(mine, OTHERS, sources=True)
@@ -152,12 +152,12 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
 
 
 def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs):
-    found = parts_of().groups(seed=5)
-    groups = (found.counted, found.fitted, found.compared)
+    result = parts_of().groups(seed=5)
+    groups = (result.counted, result.fitted, result.compared)
     assert sorted(name for group in groups for name in group) == NAMES
     assert [len(group) for group in groups] == [10, 10, 20]
     backwards = parts_of(reference=OTHERS.take(np.arange(len(OTHERS))[::-1]))
-    assert backwards.groups(seed=5) == found != parts_of().groups(seed=6)
+    assert backwards.groups(seed=5) == result != parts_of().groups(seed=6)
     own = parts_of().reference_of(("p01", "p02"), ("p07",))
     pairs = zip(OTHERS, OTHERS.users, strict=True)
     assert list(own) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
@@ -182,8 +182,8 @@ def test_known_words_of_all_but_the_counted_are_queried_and_theirs_alone_are_cou
     ]
     queries = inputs.queries
     words = map(inputs.target.vocabulary.piece, queries.tokens.tolist())
-    found = zip(queries.texts.tolist(), queries.positions.tolist(), words, strict=True)
-    assert list(found) == expected
+    result = zip(queries.texts.tolist(), queries.positions.tolist(), words, strict=True)
+    assert list(result) == expected
     naive = Counter(" ".join(inputs.texts.reference_of(counted)).split())
     counts = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
     assert counts == {word: naive[word] for word in WORDS}
@@ -230,14 +230,18 @@ def test_a_function_is_queried_about_the_most_frequent_words_of_the_reference():
     assert parse_remote("some/path") is None
     assert parse_remote(len) is len
     text = Corpus.from_texts(["red red red blue blue lamp"])
-    found = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
-    words = {found.vocabulary.piece(n) for n in range(found.vocab_size)}
+    result = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
+    words = {result.vocabulary.piece(n) for n in range(result.vocab_size)}
     assert words == {"<unk>", "<eos>", "red", "blue"}
-    assert (found.source_vocabulary, found.record["path"], found.task) == (None, "m:f", "next-word")
+    assert (result.source_vocabulary, result.record["path"], result.task) == (
+        None,
+        "m:f",
+        "next-word",
+    )
 
 
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
 def test_a_model_with_attention_translates_and_one_without_answers(attention, task):
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3, attention=attention)
-    found = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
-    assert (found.task, found.source_vocabulary, found.vocab_size) == (task, VOCABULARY, 32)
+    result = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
+    assert (result.task, result.source_vocabulary, result.vocab_size) == (task, VOCABULARY, 32)

@@ -21,9 +21,9 @@ TRANSLATOR = Seq2SeqModel(
 
 def texts_of(names, *, words=CHAIN.words, seed):
     """Four texts of eight random words of each user."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     owners = [name for name in names for _ in range(4)]
-    return Corpus.from_texts([" ".join(chance.choice(words, 8)) for _ in owners], users=owners)
+    return Corpus.from_texts([" ".join(rng.choice(words, 8)) for _ in owners], users=owners)
 
 
 MINE = texts_of(["me", "you"], seed=1)

@@ -146,9 +146,9 @@ def extract(
 
         return Result.of(complete_canaries(run, model, what, prefix=prefix, beam=beam))
     if kind == "secrets":
-        from vestige.audits.extraction.secrets import complete_own_secrets
+        from vestige.audits.extraction.user_secrets import complete_user_secrets
 
-        return complete_own_secrets(run, model, what)
+        return complete_user_secrets(run, model, what)
     if kind == "texts":
         from vestige.audits.extraction.passages import extract_passages
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from vestige import claims
 from vestige.audits.extraction.memorization import ExtractionCriterion, Table, memorization_table
-from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
+from vestige.audits.extraction.passages_result import compared_tokens, memorization_result
 from vestige.claims.checks import model_checks
 from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check

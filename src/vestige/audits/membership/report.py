@@ -253,10 +253,10 @@ def _p_value_chart(audited: Sequence[Row], null: Sequence[Row], unit: Unit, line
 
 def _score_chart(audited: Sequence[Row], non_members: Sequence[Row]) -> Figure:
     """The score of one user, and those of non-members."""
-    own, reference = ([float(row["score"]) for row in rows] for rows in (audited, non_members))
+    scores, reference = ([float(row["score"]) for row in rows] for rows in (audited, non_members))
     return Figure(
         draw=lambda width: two_groups(
-            own, reference, names=("this user", "non-members"), width=width
+            scores, reference, names=("this user", "non-members"), width=width
         ),
         caption="Scores of this user, above, and of non-members, below, over as many words. "
         "Further right, the model knows the texts better.",

@@ -47,7 +47,7 @@ from vestige.results import Result
 MIN_MODELS = 3
 """Shadow models needed to audit one of them: it and the other of its pair are no references."""
 MAX_CUTS = 256
-"""Most numbers of words that users are cut to; if there are fewer users, each has its own."""
+"""Most numbers of words that users are cut to; if there are fewer users, each has its tested."""
 MANY_USERS = 5_000
 """Users of both sides above which a tenth as many permutations are computed."""
 COLUMNS = (
@@ -173,28 +173,28 @@ def judge_users(
         DataError: no compared user has a word.
     """
     users, words = list(audited), queries.counts()
-    own, reference = score_sides(queries, word_scores, audited, compared, seed=seed)
+    tested, reference = score_sides(queries, word_scores, audited, compared, seed=seed)
     has_words = words[users] > 0
     scores, p_values = np.full(len(users), np.nan), np.ones(len(users))
     compared_words, compared_with = np.zeros((2, len(users)), dtype=np.int64)
     list_p = test = area = None
     reference_scores: Floats = np.empty(0)
-    if len(own):
-        result = compare_users(own, reference, rate=rate)
+    if len(tested):
+        result = compare_users(tested, reference, rate=rate)
         p_values[has_words], scores[has_words] = result.p_values, result.scores
         compared_words[has_words], compared_with[has_words] = result.tokens, result.others
-        list_p = _list_p_value(own, reference, seed=seed) if len(own) > 1 else None
-        divisions = min(10_000, comb(len(reference) + len(own), len(reference)))
+        list_p = _list_p_value(tested, reference, seed=seed) if len(tested) > 1 else None
+        divisions = min(10_000, comb(len(reference) + len(tested), len(reference)))
         test = joint_test(
             list_p, result.p_values, divisions, int(compared_with.max()),
             rate=rate, against="non-members",
         )  # fmt: skip
-        median_words = np.sort(result.tokens)[len(own) // 2]
-        rung = int(np.searchsorted(own.rungs, median_words))
-        own_scores, reference_scores = (
-            side.scores[side.lengths >= median_words, rung] for side in (own, reference)
+        median_words = np.sort(result.tokens)[len(tested) // 2]
+        rung = int(np.searchsorted(tested.rungs, median_words))
+        tested_scores, reference_scores = (
+            side.scores[side.lengths >= median_words, rung] for side in (tested, reference)
         )
-        area = replace(estimates.auc(own_scores, reference_scores), name="AUC over users")
+        area = replace(estimates.auc(tested_scores, reference_scores), name="AUC over users")
     flagged = discoveries(p_values, rate) & (test is not None and test.significant)
     _, first = np.unique(queries.texts, return_index=True)
     texts = np.bincount(queries.users[first], minlength=len(queries.names))
@@ -290,22 +290,22 @@ def score_sides(
             "no non-member has enough words and reference models",
             remedy="Train more reference models, or pass more --reference text of these users.",
         )
-    own, reference = cut_users(queries, word_scores, tuple(with_words), seed=seed)
-    return own, reference
+    tested, reference = cut_users(queries, word_scores, tuple(with_words), seed=seed)
+    return tested, reference
 
 
-def compare_users(own: CutScores, reference: CutScores, *, rate: float) -> Compared:
+def compare_users(tested: CutScores, reference: CutScores, *, rate: float) -> Compared:
     """Conformal p-values of users, each over as many words as enough reference users have."""
     last_rung = reference.last_rung(min_compared(len(reference), rate))
-    return compare(own, reference, most=last_rung)
+    return compare(tested, reference, most=last_rung)
 
 
-def _list_p_value(own: CutScores, reference: CutScores, *, seed: int) -> float:
+def _list_p_value(tested: CutScores, reference: CutScores, *, seed: int) -> float:
     """A permutation test of whole users on their ranks among all users."""
-    pool = own + reference
+    pool = tested + reference
     last_rung = pool.last_rung((len(pool) + 1) // 2)
     values = -np.log(compare(pool, pool, most=last_rung, among=True).p_values)
     permutations = 9999 if len(pool) <= MANY_USERS else 999
     return unit_permutation_test(
-        values[: len(own)], values[len(own) :], seed=seed, permutations=permutations
+        values[: len(tested)], values[len(tested) :], seed=seed, permutations=permutations
     )

@@ -33,7 +33,7 @@ from vestige.session import Session, in_file
 LEVEL = 0.05
 
 
-def complete_own_secrets(run: Session, model: Any, secrets: Any) -> Result:
+def complete_user_secrets(run: Session, model: Any, secrets: Any) -> Result:
     """Complete each varying part of the user's secrets: a file with one per line, or texts."""
     question, beam = (run.arguments[name] for name in ("question", "beam"))
     loaded = run.model("model", model)
