@@ -6,7 +6,7 @@ text is unknown; it counts as not generated.
 """
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -24,7 +24,7 @@ from vestige.models.remote.tokens import places
 from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.snapshots import Snapshots
-from vestige.models.token_statistics import CachedOutputs, cached_outputs
+from vestige.models.token_statistics import CachedOutputs, TokenStatistics, cached_outputs
 from vestige.results import Result
 from vestige.session import Session
 
@@ -69,29 +69,30 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
     )
     folder = run.beside_out("statistics", arguments["statistics"])
     with cached_outputs(folder, run.monitor) as outputs:
-        open_source = _ServerSource if is_endpoint(model) else _LocalSource
-        source = open_source(run, model, lists, criterion.top_k, outputs)
-        criterion = replace(criterion, top_k=source.top_k)
+        read = _read_from_server if is_endpoint(model) else _read_locally
+        reading = read(run, model, lists, criterion.top_k, outputs)
+        criterion = replace(criterion, top_k=reading.top_k)
         tables = {
             role: memorization_table(statistics, criterion, lists.units[role])
-            for role, statistics in source.statistics.items()
+            for role, statistics in reading.statistics.items()
         }
-    run.models |= source.recorded
+    run.models |= reading.models
     return memorization_result(
         tables["texts"],
         tables.get("reference"),
         criterion,
         seed=run.seed,
-        checks=_checks(source, tables, criterion, lists, run.seed),
+        checks=_checks(reading, tables, criterion, lists, run.seed),
         excerpts=[text[:EXCERPT] for text in lists.compared["texts"]],
     )
 
 
-class _LocalSource:
-    """Statistics of the texts under a local model.
+@dataclass(frozen=True)
+class _Reading:
+    """Token statistics of the texts under a model.
 
     Attributes:
-        recorded: provenance.
+        models: provenance.
         top_k: a token is sampled from so many most probable ones.
         statistics: by list.
         known: the same, of the tokens with a known log-probability.
@@ -99,79 +100,86 @@ class _LocalSource:
         checks: of the model, in addition to those by its statistics.
     """
 
-    def __init__(
-        self, run: Session, model: Any, lists: ListedTexts, top_k: int, outputs: CachedOutputs
-    ) -> None:
-        run.arguments["remote"].reject_for_local()
-        models = Snapshots.open({"target": model}, device=run.device, monitor=run.monitor)
-        self.recorded = models.recorded
-        self.top_k = min(top_k, models.target.vocab_size)
-        encoded = models.encoded_lists(lists.compared)
-        audited = list(lists.compared["texts"])
-        self.read = models.tokens_read(audited)
-        texts = models.encoded(audited[:ADAPTER_TEXTS])
-        adapter = adapter_check(models.target, seed=run.seed, texts=texts)
-        self.checks = () if adapter is None else (adapter,)
-        likeliest = max(MIN_LIKELIEST, self.top_k)
-        self.statistics = self.known = {
-            role: models.statistics(ids, outputs, of=f"`{role}`", likeliest=likeliest)["target"]
-            for role, ids in encoded.items()
-        }
-
-
-class _ServerSource:
-    """Statistics of the texts, in the tokens of a server that echoes prompts.
-
-    Attributes are those of `_LocalSource`.
-    """
-
+    models: Mapping[str, object]
+    top_k: int
+    statistics: Mapping[str, TokenStatistics]
+    known: Mapping[str, TokenStatistics]
+    read: tuple[int, int]
     checks: tuple[claims.Check, ...] = ()
 
-    def __init__(
-        self, run: Session, model: Any, lists: ListedTexts, top_k: int, outputs: CachedOutputs
-    ) -> None:
-        self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
-        texts = list(chain.from_iterable(lists.compared.values()))
-        self._served.log_cost(texts, run.monitor)
-        shown = self._served.shown_by("target", texts, outputs)
-        cuts = [
-            sorted({*places(text, tokens)} - {0}) for text, tokens in zip(texts, shown, strict=True)
-        ]
-        likeliest = self._served.accesses["target"].shown
-        statistics = shown_statistics(
-            texts, shown, cuts, ids=numbered(texts, cuts), likeliest=likeliest
-        )
-        unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
-        unknown[statistics.offsets[:-1]] = False
-        if unknown.any():
-            run.log(
-                f"{unknown.mean():.1%} of the tokens do not spell the text, such as marks of a "
-                "chat template: passages with one are left out"
-            )
-        if top_k > likeliest:
-            run.log(f"Samples use the {likeliest} most probable tokens, all that the server shows")
-        self.top_k = min(top_k, likeliest)
-        ranks = np.where(statistics.ranks < 1, likeliest + 1, statistics.ranks)
-        counts = {role: len(corpus) for role, corpus in lists.compared.items()}
-        lists_read = by_list(counts, {"target": replace(statistics, ranks=ranks)})
-        self.statistics = {role: by_model["target"] for role, by_model in lists_read.items()}
-        self.known = {
-            role: only(by_model["target"], known_by_all(by_model))
-            for role, by_model in lists_read.items()
-        }
-        # A server shows nothing of the first token of a text.
-        tokens = self.statistics["texts"].log_probs.size - counts["texts"]
-        self.read = (self.known["texts"].log_probs.size, tokens)
 
-    @property
-    def recorded(self) -> dict[str, object]:
-        """Provenance, with the calls of all sessions."""
-        record: Any = self._served.recorded["target"]
-        return {"target": {**record, **self._served.spent}}
+def _read_locally(
+    run: Session, model: Any, lists: ListedTexts, top_k: int, outputs: CachedOutputs
+) -> _Reading:
+    """Read the texts with a local model."""
+    run.arguments["remote"].reject_for_local()
+    models = Snapshots.open({"target": model}, device=run.device, monitor=run.monitor)
+    top_k = min(top_k, models.target.vocab_size)
+    encoded = models.encoded_lists(lists.compared)
+    texts = list(lists.compared["texts"])
+    read = models.tokens_read(texts)
+    adapter = adapter_check(
+        models.target, seed=run.seed, texts=models.encoded(texts[:ADAPTER_TEXTS])
+    )
+    likeliest = max(MIN_LIKELIEST, top_k)
+    statistics = {
+        role: models.statistics(rows, outputs, of=f"`{role}`", likeliest=likeliest)["target"]
+        for role, rows in encoded.items()
+    }
+    return _Reading(
+        models=models.recorded,
+        top_k=top_k,
+        statistics=statistics,
+        known=statistics,
+        read=read,
+        checks=() if adapter is None else (adapter,),
+    )
+
+
+def _read_from_server(
+    run: Session, model: Any, lists: ListedTexts, top_k: int, outputs: CachedOutputs
+) -> _Reading:
+    """Read the texts with a server that echoes prompts, in its own tokens."""
+    served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
+    texts = list(chain.from_iterable(lists.compared.values()))
+    served.log_cost(texts, run.monitor)
+    shown = served.shown_by("target", texts, outputs)
+    cuts = [
+        sorted({*places(text, tokens)} - {0}) for text, tokens in zip(texts, shown, strict=True)
+    ]
+    likeliest = served.accesses["target"].shown
+    statistics = shown_statistics(
+        texts, shown, cuts, ids=numbered(texts, cuts), likeliest=likeliest
+    )
+    unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
+    unknown[statistics.offsets[:-1]] = False
+    if unknown.any():
+        run.log(
+            f"{unknown.mean():.1%} of the tokens do not spell the text, such as marks of a "
+            "chat template: passages with one are left out"
+        )
+    if top_k > likeliest:
+        run.log(f"Samples use the {likeliest} most probable tokens, all that the server shows")
+    ranks = np.where(statistics.ranks < 1, likeliest + 1, statistics.ranks)
+    counts = {role: len(corpus) for role, corpus in lists.compared.items()}
+    by_role = by_list(counts, {"target": replace(statistics, ranks=ranks)})
+    known = {
+        role: only(by_model["target"], known_by_all(by_model)) for role, by_model in by_role.items()
+    }
+    # A server shows nothing of the first token of a text.
+    tokens = by_role["texts"]["target"].log_probs.size - counts["texts"]
+    record: Any = served.recorded["target"]
+    return _Reading(
+        models={"target": {**record, **served.spent}},
+        top_k=min(top_k, likeliest),
+        statistics={role: by_model["target"] for role, by_model in by_role.items()},
+        known=known,
+        read=(known["texts"].log_probs.size, tokens),
+    )
 
 
 def _checks(
-    source: _LocalSource | _ServerSource,
+    reading: _Reading,
     tables: Mapping[str, Table],
     criterion: ExtractionCriterion,
     lists: ListedTexts,
@@ -179,14 +187,14 @@ def _checks(
 ) -> tuple[claims.Check, ...]:
     """All checks but "powerful"."""
     sides = ("texts", "reference" if "reference" in tables else "texts")
-    scored, tokens = source.read
+    scored, tokens = reading.read
     compared = compared_tokens(*(tables[side] for side in sides), criterion)
     checks = (
         *model_checks(
-            {"the model": tuple(source.known[side] for side in sides)},
+            {"the model": tuple(reading.known[side] for side in sides)},
             read_tokens=(min(scored, compared), tokens),
         ),
-        *source.checks,
+        *reading.checks,
     )
     if "reference" not in tables:
         missing = "No reference was given, so nothing can be compared."
