@@ -56,8 +56,8 @@ def planting(tmp_path_factory, shell):
 
 
 def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
-    given = ["extract", planting / "model", planting / "planted", "--json", "--beam", 4]
-    done = shell(*given, "--out", tmp_path / "run")
+    options = ["extract", planting / "model", planting / "planted", "--json", "--beam", 4]
+    done = shell(*options, "--out", tmp_path / "run")
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
     sealed, canaries = load_canaries(planting / "planted", model.vocabulary)

@@ -31,10 +31,10 @@ def test_reading_through_finds_the_likeliest_tokens_one_at_a_time(random_table, 
     texts = torch.randint(5, (7, 4), generator=torch.Generator().manual_seed(seed))
     read = predict_tokens(model, texts.tolist())
     for text, (right, _, scores) in zip(texts.tolist(), read, strict=True):
-        for place, token in enumerate(text):
-            row = model.log_table[text[place - 1] if place else model.vocab_size]
-            assert bool(right[place]) == (int(row.argmax()) == token)
-            assert float(scores[place]) == pytest.approx(float(row[token]))
+        for index, token in enumerate(text):
+            row = model.log_table[text[index - 1] if index else model.vocab_size]
+            assert bool(right[index]) == (int(row.argmax()) == token)
+            assert float(scores[index]) == pytest.approx(float(row[token]))
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -29,9 +29,9 @@ def model():
 def texts(model):
     """Half of them generated greedily by the model itself, half random."""
     chance, result = np.random.default_rng(4), []
-    for place in range(40):
+    for index in range(40):
         ids = chance.integers(2, SIZE, 30).tolist()
-        if place % 2:
+        if index % 2:
             ids = ids[:10] + generated(model, ids[:10], 20)
         result.append(ids)
     return result
@@ -57,14 +57,14 @@ def test_a_drawn_passage_has_the_probability_of_its_sampling_scheme(
 ):
     statistics = token_statistics(model, texts, likeliest=SIZE)
     result = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
-    naive = []
+    expected = []
     for ids in texts:
         scaled = logits(model, ids) / temperature
         for row, token in zip(scaled, ids, strict=True):
             kept = row.topk(top_k).indices.tolist()
             whole = sum(math.exp(row[one]) for one in kept)
-            naive.append(math.log(math.exp(row[token]) / whole) if token in kept else -math.inf)
-    assert result == pytest.approx(np.array(naive), abs=1e-5)
+            expected.append(math.log(math.exp(row[token]) / whole) if token in kept else -math.inf)
+    assert result == pytest.approx(np.array(expected), abs=1e-5)
 
 
 def test_sampling_is_from_the_tokens_that_are_known(model, texts):
@@ -118,8 +118,8 @@ def test_samples_are_the_passage_as_often_as_computed(model, texts):
 def test_ranks_agree_with_greedy_decoding_from_every_prefix(model, texts):
     """Strength, verbatim runs and passages, all by decoding from every prefix."""
     statistics = token_statistics(model, texts, likeliest=20)
-    for place, ids in enumerate(texts):
-        start, end = statistics.offsets[place : place + 2]
+    for index, ids in enumerate(texts):
+        start, end = statistics.offsets[index : index + 2]
         ranks, n = statistics.ranks[start:end], len(ids)
         from_each = [generated(model, ids[:k], n - k) for k in range(n)]
         whole = next((k for k in range(n) if from_each[k] == ids[k:]), n)

@@ -96,20 +96,20 @@ def test_exact_memorization_and_extraction_strength_are_openunlearnings(
     labels = longer.clone()
     labels[:, 0] = IGNORED
     items = [
-        {"input_ids": ids, "labels": own, "index": place}
-        for place, (ids, own) in enumerate(zip(longer, labels, strict=True))
+        {"input_ids": ids, "labels": own, "index": index}
+        for index, (ids, own) in enumerate(zip(longer, labels, strict=True))
     ]
-    given = {"data": items, "collators": None, "batch_size": 4}
-    exact = module.exact_memorization(model, **given)["value_by_index"]
-    strength = module.extraction_strength(model, **given)["value_by_index"]
+    options = {"data": items, "collators": None, "batch_size": 4}
+    exact = module.exact_memorization(model, **options)["value_by_index"]
+    strength = module.extraction_strength(model, **options)["value_by_index"]
     kinds = set()
-    for place, start in enumerate(statistics.offsets[:-1]):
+    for index, start in enumerate(statistics.offsets[:-1]):
         ranks = statistics.ranks[start : start + LENGTH]
         result = memorization.verbatim_measures(ranks > 1)
-        assert result["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
+        assert result["exact"] == pytest.approx(exact[index]["score"], abs=1e-4)
         # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
         own = result["strength"] or 1 / LENGTH
-        assert own == pytest.approx(strength[place]["score"], abs=1e-4)
+        assert own == pytest.approx(strength[index]["score"], abs=1e-4)
         kinds.add(round(own, 2))
     assert len(kinds) > 2
 
@@ -126,9 +126,9 @@ def test_discoverable_extraction_is_privacyguards(
     with torch.no_grad():
         logits = model(rows).logits[:, :-1]
     seen = []
-    for place, start in enumerate(statistics.offsets[:-1]):
+    for index, start in enumerate(statistics.offsets[:-1]):
         own = memorization.passage_sums(drawn[start : start + LENGTH], 8, 12)[0]
-        row = pandas.Series({"logits": logits[place, 8:20], "tokens": rows[place, 9:21]})
+        row = pandas.Series({"logits": logits[index, 8:20], "tokens": rows[index, 9:21]})
         theirs = node._compute_model_probability_from_logits(
             row, "logits", "tokens", top_k=top_k, temperature=temperature
         )

@@ -68,7 +68,7 @@ def test_a_truth_has_its_place_among_all_losses():
     result = Truths(objective, [order[0], order[7], order[-1]])
     every = all_losses(objective)
     result.compare(torch.arange(300).expand_as(every), every, exact=True)
-    ranks = [result.rank(place, better=0) for place in range(3)]
+    ranks = [result.rank(index, better=0) for index in range(3)]
     assert [one["rank"] for one in ranks] == [1, 8, 300]
     assert all(one["compared_with"] == 299 and one["rank_known"] == "exact" for one in ranks)
 

@@ -48,10 +48,10 @@ def test_a_learned_secret_is_completed_and_others_are_not(model):
     assert result.verdict == LEAK
     assert result.summary["p"] == pytest.approx(3e-6)
     for one, ids, own in zip(result.rows, map(encode, texts), decoded, strict=True):
-        given = one["given_tokens"]
-        assert model.vocabulary.decode(ids[:given]).rstrip() == "the gate code is"
-        assert given + one["part_tokens"] == len(ids)
-        assert one["greedy"] == (own == ids[given:])
+        options = one["given_tokens"]
+        assert model.vocabulary.decode(ids[:options]).rstrip() == "the gate code is"
+        assert options + one["part_tokens"] == len(ids)
+        assert one["greedy"] == (own == ids[options:])
 
 
 def test_each_part_is_completed_after_those_before_it(model):

@@ -101,7 +101,7 @@ def test_many_secrets_at_middling_ranks_are_a_leak():
     objective = objective_of(model, boxes.pattern(LONGER))
     every = [f"{n:03}" for n in range(1000)]
     losses = objective.losses(objective.indices(every)[None])[0]
-    order = [every[place] for place in losses.argsort().tolist()]
+    order = [every[index] for index in losses.argsort().tolist()]
     result = audit(model, [canary(one, 10, LONGER) for one in order[50:350:15]])
     assert result.verdict == LEAK
     assert result.summary["p_of_first"] > 0.1

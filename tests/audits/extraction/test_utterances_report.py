@@ -38,8 +38,8 @@ def secret(rank=None, *, truth=RIGHT, guess=("4", "0", "9"), pattern="pin _ _ _"
     }  # fmt: skip
 
 
-def counted(rank, **given):
-    return secret(counted_rank(below=rank - 1, tied=0, space=1000), **given)
+def counted(rank, **options):
+    return secret(counted_rank(below=rank - 1, tied=0, space=1000), **options)
 
 
 def extraction(*secrets, **changes):

@@ -29,7 +29,7 @@ def cut_scores(count, gain, rng, *, mean_length=60, author=0.0, per=1):
     of_text = rng.normal(gain, 0.3, count) + of_author
     sums = [np.cumsum(rng.normal(m, 1, n)) for m, n in zip(of_text, lengths, strict=True)]
     return CutScores.of(
-        lambda places, cut: np.array([sums[place][cut - 1] / cut for place in places]),
+        lambda places, cut: np.array([sums[index][cut - 1] / cut for index in places]),
         lengths,
         RUNGS,
     )

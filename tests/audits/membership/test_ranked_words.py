@@ -151,11 +151,11 @@ def test_a_service_of_the_same_model_gives_the_same_ranks(model, k):
 
 
 def test_words_in_any_order_keep_their_ranks_and_shadow_models_know_whom_they_read():
-    lots = np.random.default_rng(1).permutation(len(WORDS_READ))
+    order = np.random.default_rng(1).permutation(len(WORDS_READ))
     read = [ranks_of(small(seed), READ, WORDS_READ) for seed in (0, 1)]
-    shuffled = ranks_of(small(), READ, WORDS_READ.take(lots))
-    assert shuffled[0].tolist() == read[0][0][lots].tolist()
-    assert shuffled[1] == pytest.approx(read[0][1][lots])
+    shuffled = ranks_of(small(), READ, WORDS_READ.take(order))
+    assert shuffled[0].tolist() == read[0][0][order].tolist()
+    assert shuffled[1] == pytest.approx(read[0][1][order])
     result = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
     assert result.members.tolist() == [[True, False, False], [False, True, True]]
     assert result.ranks[1].tolist() == read[1][0].tolist()
@@ -171,11 +171,11 @@ def test_counts_are_those_of_the_counted_users_for_everybody():
             words.update(split)
             pairs.update(zip([before, *split[:-1]], split, strict=True))
             before = "<eos>"  # no word comes before the first text of all
-    for text, place in zip(WORDS_READ.texts, WORDS_READ.positions, strict=True):
+    for text, index in zip(WORDS_READ.texts, WORDS_READ.positions, strict=True):
         own = [w if w in WORDS.words else "<unk>" for w in list(CORPUS)[text].split()]
-        last = own[place - 1] if place else "<eos>"
-        counts = (words[own[place]], pairs[last, own[place]], words[last])
-        wanted.append([*np.log1p(counts), place])
+        last = own[index - 1] if index else "<eos>"
+        counts = (words[own[index]], pairs[last, own[index]], words[last])
+        wanted.append([*np.log1p(counts), index])
     counts = WordCounts.of_users(READ, [1], len(WORDS))
     np.testing.assert_allclose(counts.features(WORDS_READ), np.array(wanted))
     assert not WordCounts.of([], len(WORDS)).features(WORDS_READ)[:, :3].any()

@@ -197,8 +197,10 @@ def test_the_mean_is_over_shadows_not_trained_on_a_text_and_else_the_base():
     for text in range(FEW):
         own = slice(text * LENGTH, (text + 1) * LENGTH)
         values = [each.target.log_probs[own] for each in shadows if not each.members[text]]
-        naive = np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
-        np.testing.assert_allclose(result[text], naive, rtol=1e-6)
+        expected = (
+            np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
+        )
+        np.testing.assert_allclose(result[text], expected, rtol=1e-6)
 
 
 def test_shadow_models_are_compared_only_where_another_left_the_text_unread():

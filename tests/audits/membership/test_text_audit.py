@@ -71,13 +71,13 @@ def test_strong_evidence_is_flagged_and_bounded_from_both_sides_and_weak_evidenc
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(4))
 def test_a_check_that_fails_leaves_it_undecided(place):
-    for given in ({"used": 12, "never": 28, "gain": 3.0}, {"used": 0, "never": 60}):
+    for options in ({"used": 12, "never": 28, "gain": 3.0}, {"used": 0, "never": 60}):
         checks = list(PASSED)
         checks[place] = Check(PASSED[place].name, "failed", "It failed.")
-        assert audit(**given, checks=checks).verdict == UNDECIDED
+        assert audit(**options, checks=checks).verdict == UNDECIDED
         checks[place] = Check(PASSED[place].name, "could not run", "It could not.")
-        decided = audit(**given).verdict == LEAK
-        assert (audit(**given, checks=checks).verdict == LEAK) == decided
+        decided = audit(**options).verdict == LEAK
+        assert (audit(**options, checks=checks).verdict == LEAK) == decided
 
 
 def test_too_few_texts_exclude_no_leak_and_too_small_a_reference_is_refused():

@@ -33,8 +33,8 @@ TUNED = CHAIN.counted((PUBLIC, 1), (USED, 3), (KNOWN, 3))
 BOTH = {"texts": corpus(USED, NEVER), "reference": corpus(REFERENCE)}
 
 
-def audit(model=TUNED, **given):
-    return membership(model, **{"base": BASE, **BOTH, **given})
+def audit(model=TUNED, **options):
+    return membership(model, **{"base": BASE, **BOTH, **options})
 
 
 @pytest.fixture(scope="module")
@@ -126,15 +126,15 @@ def test_authors_are_compared_as_wholes_if_they_are_known():
     def by(texts, mark):
         return Corpus.from_texts(texts, users=[f"{mark}{n // 4}" for n in range(len(texts))])
 
-    given = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
-    summary = audit(used=by(KNOWN, "u"), **given).summary
+    options = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
+    summary = audit(used=by(KNOWN, "u"), **options).summary
     assert (summary["units"], summary["listed"], summary["authors"]) == ("authors", 10, 10)
     assert (summary["reference_authors"], summary["known_used"]) == (38, 5)
     assert summary["verdict"] == LEAK
     with pytest.raises(DataError, match="`used` has no authors"):
-        audit(used=corpus(KNOWN), **given)
+        audit(used=corpus(KNOWN), **options)
     with pytest.raises(DataError, match="10 authors are in both"):
-        audit(**{**given, "reference": by(REFERENCE, "t")})
+        audit(**{**options, "reference": by(REFERENCE, "t")})
 
 
 # What is refused.
@@ -161,8 +161,8 @@ def test_lists_and_scores_that_cannot_be_compared_are_refused(change, message):
 def test_scores_that_are_not_finite_are_refused(monkeypatch):
     ask = statistics_module.token_statistics
 
-    def broken(*given, **more):
-        read = ask(*given, **more)
+    def broken(*options, **more):
+        read = ask(*options, **more)
         read.log_probs[3] = np.nan
         return read
 
@@ -191,9 +191,9 @@ def queried(monkeypatch):
 def test_a_second_command_reads_only_what_is_new(queried, plain, tmp_path):
     keep = {"statistics": tmp_path / "kept"}
 
-    def read_by(**given):
+    def read_by(**options):
         queried.clear()
-        result = audit(**given, **keep)
+        result = audit(**options, **keep)
         return sum(queried), result
 
     assert read_by() == (2 * (40 + 150), plain)

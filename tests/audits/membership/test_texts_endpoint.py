@@ -134,7 +134,7 @@ def test_a_served_model_without_a_base_can_show_no_leak(tuned):
 @pytest.mark.slow
 def test_shadow_models_make_up_for_a_server_that_shows_five_tokens(tuned, tmp_path):
     base, model, texts, seen, settings = tuned
-    mine = [*seen, *(place for place in range(100) if place not in seen)]
+    mine = [*seen, *(index for index in range(100) if index not in seen)]
     given = {"base": base, "texts": texts.take(mine), "reference": texts.take(range(100, 260))}
     given["statistics"] = tmp_path / "kept"
     log, result = Told(), {}

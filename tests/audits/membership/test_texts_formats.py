@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     """An untrained Llama of some ten thousand weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    place = tmp_path_factory.mktemp("llama")
+    index = tmp_path_factory.mktemp("llama")
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300)
     config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=64, intermediate_size=64, num_hidden_layers=2,
@@ -32,9 +32,9 @@ def folder(tmp_path_factory):
         bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
     )  # fmt: skip
     torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(place)
-    vocabulary.save(place)
-    return place
+    LlamaForCausalLM(config).save_pretrained(index)
+    vocabulary.save(index)
+    return index
 
 
 def scores(result):

@@ -51,12 +51,14 @@ def test_the_zlib_score_of_a_whole_text_is_that_of_its_definition(trained):
     models = Snapshots.with_base(trained / "tuned", None, device="cpu", monitor=SILENT)
     lists = {"texts": USED.take(range(5)), "reference": REFERENCE}
     model, ids = models.target, models.target.vocabulary.encode_batch(list(lists["texts"]))
-    wanted = zlib_score(token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids])
+    expected = zlib_score(
+        token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids]
+    )
     with cached_outputs(None, SILENT) as outputs:
         texts = AuditedTexts(lists, models.readings(lists, outputs), models, outputs)
         result = score_texts("zlib", texts)["texts"].scores
     last = result.cut_at(len(result.rungs) - 1)[0]
-    assert result.scores[:, last] == pytest.approx(wanted, rel=1e-4)
+    assert result.scores[:, last] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow

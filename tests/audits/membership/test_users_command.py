@@ -82,9 +82,9 @@ def audit(world, shell, tmp_path, monkeypatch):
 
     def run(model, texts, *words, out="out", shadow_dir=world / "shadows"):
         model = model if ":" in model else world / model
-        given = ("--texts", world / texts, "--reference", world / "reference.jsonl")
+        options = ("--texts", world / texts, "--reference", world / "reference.jsonl")
         words += () if shadow_dir is None else ("--shadow-dir", shadow_dir)
-        words = ("--unit", "user", *given, *OWN, *words, "--out", tmp_path / out)
+        words = ("--unit", "user", *options, *OWN, *words, "--out", tmp_path / out)
         done = shell("membership", model, *words)
         assert done.finished, done.stderr
         return done, results.load(tmp_path / out)

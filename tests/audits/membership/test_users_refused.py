@@ -134,9 +134,9 @@ def test_a_module_without_a_usable_function_is_refused(name, message, tmp_path, 
 @pytest.mark.parametrize("option", ["out", "shadow_dir"])
 def test_a_folder_in_the_place_of_a_file_is_refused(option, tmp_path):
     (tmp_path / "letter").write_text("mine")
-    place = tmp_path / "letter" if option == "shadow_dir" else tmp_path / "letter" / "out"
+    index = tmp_path / "letter" if option == "shadow_dir" else tmp_path / "letter" / "out"
     with pytest.raises(VestigeError, match="letter"):
-        audit(**{"shadows": 2, "epochs": 1, "hidden_size": 4, option: place})
+        audit(**{"shadows": 2, "epochs": 1, "hidden_size": 4, option: index})
     assert (tmp_path / "letter").read_text() == "mine"
 
 
