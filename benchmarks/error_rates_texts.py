@@ -25,9 +25,9 @@ import pandas
 from corpora import comments, newsgroup
 from harness import Row, Run, main, rate, rates
 
-from vestige.audits.extraction.memorization import Extracted
-from vestige.audits.extraction.memorized_texts import memorization_result
-from vestige.audits.membership.text_audit import Scored, audit_scores
+from vestige.audits.extraction.memorization import ExtractionCriterion
+from vestige.audits.extraction.passages_result import memorization_result
+from vestige.audits.membership.text_audit import ScoredTexts, audit_scores
 from vestige.audits.unlearning.knowledge import Knowledge, verify
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, Check
 from vestige.claims.comparable import comparable_texts
@@ -192,7 +192,7 @@ def passage_verdict(times: int, seed: int) -> Row:
         }  # fmt: skip
         sides.append(pandas.DataFrame(frame | unread))
     checks = passed(*(one for one in SUPPOSED if one != "different"))
-    found = memorization_result(*sides, Extracted(), seed=seed, checks=checks)
+    found = memorization_result(*sides, ExtractionCriterion(), seed=seed, checks=checks)
     return {"false": found.verdict == LEAK}
 
 
@@ -276,11 +276,11 @@ def of_used(authors: int, seed: int) -> Row:
 MEMBERSHIP = ("alive", "read", "comparable", "independent")
 
 
-def _scored(values: np.ndarray, authors: list[str] | None = None) -> Scored:
-    return Scored(CutScores.whole(values), authors)
+def _scored(values: np.ndarray, authors: list[str] | None = None) -> ScoredTexts:
+    return ScoredTexts(CutScores.whole(values), authors)
 
 
-def _leak(own: Scored, rest: Scored, seed: int, independent: Check | None = None) -> bool:
+def _leak(own: ScoredTexts, rest: ScoredTexts, seed: int, independent: Check | None = None) -> bool:
     checks = passed(*MEMBERSHIP[:3]), independent or passed("independent")[0]
     return audit_scores(own, rest, checks=(*checks[0], checks[1]), seed=seed).verdict == LEAK
 

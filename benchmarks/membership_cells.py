@@ -31,9 +31,9 @@ from networks import encode, fit, llama
 
 from vestige.audits.membership.text_scores import (
     SCORES,
-    Shadow,
+    ShadowStatistics,
     WeightedGains,
-    unread_means,
+    non_member_means,
     zlib_score,
 )
 from vestige.data.corpus import Corpus
@@ -256,10 +256,11 @@ class Cell:
         left = np.flatnonzero(~(self.compared | self.read[target]))
         below, base = first_tokens(self.base, left), first_tokens(self.base, own)
         shadows = [
-            Shadow(first_tokens(self.tunes[n], left), below, self.read[n][left]) for n in others
+            ShadowStatistics(first_tokens(self.tunes[n], left), below, self.read[n][left])
+            for n in others
         ]
         told = [first_tokens(self.tunes[n], own).log_probs for n in others]
-        unread = unread_means(told, self.read[others][:, own], base)
+        unread = non_member_means(told, self.read[others][:, own], base)
         target_statistics = first_tokens(self.tunes[target], own)
         return {
             f"ours{part}": WeightedGains.fit(shadows, shown=shown).scores(

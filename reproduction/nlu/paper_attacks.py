@@ -27,7 +27,7 @@ from torch import Tensor
 
 from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.audits.extraction.searches import Candidates, Progress, Search, gathered
+from vestige.audits.extraction.searches import Candidates, Progress, Search, best_of_tried
 
 EPOCHS, LEARNING_RATE, DECAY = 250, 6.5e-3, 0.995
 TEMPERATURE, COOLING = 0.1, 0.997
@@ -53,15 +53,15 @@ def discrete_optimization(
             f"scale must be positive with {starts} starts, got 0: they would be all alike"
         )
     shape = (starts, *objective.mask.shape)
-    logits = (torch.randn(shape, generator=generator) * scale).to(objective.options)
+    logits = (torch.randn(shape, generator=generator) * scale).to(objective.candidate_vectors)
     logits = logits.masked_fill(~objective.mask, -torch.inf).expand(objective.trials, *shape)
 
     def loss(z: Tensor, epoch: int) -> Tensor:
         temperature = TEMPERATURE * COOLING**epoch
         return soft_losses(objective, (z / temperature).softmax(-1)).sum()
 
-    found = _descend(logits, loss, objective.at_once, epochs, progress).argmax(-1)
-    return gathered(objective, found, objective.losses(found), gradients=starts * epochs)
+    found = _descend(logits, loss, objective.batch_size, epochs, progress).argmax(-1)
+    return best_of_tried(objective, found, objective.losses(found), gradients=starts * epochs)
 
 
 def embedding_optimization(
@@ -73,20 +73,20 @@ def embedding_optimization(
 ) -> Candidates:
     """The candidates nearest to optimized vectors, ranked by their own loss."""
     _validate.at_least(1, epochs=epochs)
-    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.options)
-    mean = torch.einsum("nc,rncd->rnd", share, objective.options)
-    square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
+    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.candidate_vectors)
+    mean = torch.einsum("nc,rncd->rnd", share, objective.candidate_vectors)
+    square = torch.einsum("nc,rncd->rnd", share, objective.candidate_vectors**2)
     spread = (square - mean**2).clamp_min(0).sqrt()
     noise = torch.randn((1, *mean.shape[1:]), generator=generator).to(mean)
     vectors = _descend(
         mean[:, None] + noise * spread[:, None],
         lambda vectors, _: objective.vector_losses(vectors).sum(),
-        objective.at_once,
+        objective.batch_size,
         epochs,
         progress,
     )
     found = nearest(objective, vectors)
-    return gathered(objective, found, objective.losses(found), gradients=epochs)
+    return best_of_tried(objective, found, objective.losses(found), gradients=epochs)
 
 
 ATTACKS: Mapping[str, Search] = {
@@ -100,13 +100,15 @@ def soft_losses(objective: ExtractionObjective, weights: Tensor) -> Tensor:
 
     Weights of padded candidates must be 0.
     """
-    vectors = torch.einsum("rknc,rncd->rknd", weights, objective.options)
+    vectors = torch.einsum("rknc,rncd->rknd", weights, objective.candidate_vectors)
     return objective.vector_losses(vectors)
 
 
 def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
     """Numbers (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
-    distance = torch.cdist(vectors.transpose(1, 2), objective.options)  # (trials, n, k, c)
+    distance = torch.cdist(
+        vectors.transpose(1, 2), objective.candidate_vectors
+    )  # (trials, n, k, c)
     return distance.masked_fill(~objective.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)
 
 

@@ -22,13 +22,13 @@ from reproduction.provenance.audited_texts import (
 )
 from reproduction.stages import Work, stage
 from vestige.audits.membership.ranked_words import (
+    EncodedTexts,
     RankedWords,
     ShadowRanks,
-    Texts,
     WordCounts,
     ranks_of,
 )
-from vestige.audits.membership.user_texts import FITTED, NonMembers
+from vestige.audits.membership.user_texts import MAX_FITTED, NonMembers
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode, encode_pairs
 from vestige.data.token_queries import token_queries
@@ -238,7 +238,7 @@ class AuditTrial:
             others=tuple(index[name] for name in texts.others),
             shadowed=shadowed,
             known=NonMembers(
-                fitted=shadowed[:FITTED],
+                fitted=shadowed[:MAX_FITTED],
                 compared=tuple(index[name] for name in sorted(set(compared.users or ()))),
             ),
             target=target,
@@ -290,7 +290,7 @@ def word_ranks(
 ) -> dict[str, Any]:
     """Ranks and log-probabilities of every word of a corpus under a model."""
     targets = encode(corpus, vocabulary)
-    texts: Texts = targets
+    texts: EncodedTexts = targets
     load: Callable[..., Any] = load_model
     if source_vocabulary is not None:
         texts, load = encode_pairs(corpus, source_vocabulary, vocabulary), load_seq2seq

@@ -34,9 +34,9 @@ from reproduction.provenance.audits import preset_for
 from reproduction.stages import Work, stage
 from reproduction.user_documents import documents_of, of_length
 from vestige.audits.membership.ranked_words import (
+    EncodedTexts,
     RankedWords,
     ShadowRanks,
-    Texts,
     WordCounts,
     ranks_of,
     score_words,
@@ -117,11 +117,11 @@ def null_audit(null: NullAudits, repetition: int, *, work: Work) -> list[dict[st
     parts = people.known
     everybody = people.of(people.audited, parts.counted, parts.fitted, parts.compared)
     targets = encode(everybody, vocabulary)
-    texts: Texts = targets
+    texts: EncodedTexts = targets
     if sources is not None:
         texts = encode_pairs(everybody, sources, vocabulary)
     queries = token_queries(targets, vocabulary)
-    known = parts.among(queries.names)
+    known = parts.as_indices(queries.names)
     counts = WordCounts.of_users(targets, known.counted, len(vocabulary))
     queries = queries.take(~np.isin(queries.users, known.counted))
 
@@ -184,7 +184,7 @@ def drawn_people(null: NullAudits, repetition: int, data: Path | None) -> People
         texts=documents_of(right, everybody, each=null.most, fewest=null.fewest, seed=repetition),
         members=members,
         audited=audited,
-        known=NonMembers.drawn(reference, seed=repetition),
+        known=NonMembers.split(reference, seed=repetition),
     )
 
 

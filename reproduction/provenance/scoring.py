@@ -116,8 +116,10 @@ def histogram_scores(words: RankedWords, learned_from: ArrayLike, *, bins: int =
     assert words.shadows is not None
     users = np.asarray(learned_from)
     shadows = range(len(words.shadows))
-    given = np.concatenate([rank_histogram(words.played_by(n), bins=bins)[users] for n in shadows])
-    members: NDArray[np.bool_] = words.shadows.seen[:, users].ravel()
+    given = np.concatenate(
+        [rank_histogram(words.with_shadow_as_target(n), bins=bins)[users] for n in shadows]
+    )
+    members: NDArray[np.bool_] = words.shadows.members[:, users].ravel()
     if members.all() or not members.any():
         raise ValueError(
             f"members must hold both kinds, got {members.sum()} members of {members.size}"

@@ -20,7 +20,7 @@ from reproduction.provenance.audited_texts import read_users_texts
 from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.user_documents import of_length
 from vestige.audits.membership.membership import Select
-from vestige.audits.membership.queries import QueryPolicy, best_of_each
+from vestige.audits.membership.queries import QueryPolicy, highest_per_user
 from vestige.data.corpus import Corpus
 
 Selection = Select | Literal["rare-sum"]
@@ -38,9 +38,9 @@ def chosen_words(
     if how == "rare-sum":
         _, first, text = np.unique(queries.texts, return_index=True, return_inverse=True)
         sums = np.bincount(text, -words.counts.words[queries.tokens].astype(np.float64))
-        return best_of_each(queries.users[first], sums, count)[text]
+        return highest_per_user(queries.users[first], sums, count)[text]
     number = {"calls": count} if single else {"queries": count}
-    return QueryPolicy(how=how, k=k, **number).mask(queries, words.counts, words.shadows)
+    return QueryPolicy(select=how, k=k, **number).selected(queries, words.counts, words.shadows)
 
 
 def with_noise(trial: AuditTrial, shares: Sequence[float]) -> Iterator[tuple[float, Observations]]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vestige.audits.membership.user_audit import COLUMNS, Judged
+from vestige.audits.membership.user_audit import COLUMNS, JudgedUsers
 from vestige.claims import REQUIRED, Check, Estimate, Test
 from vestige.metrics.tests import discoveries
 
@@ -55,7 +55,7 @@ def audit_of(
     called = called & (together <= rate)
     nobody = all(score is None for score in scores)
     given = zip(names, scores, p_values, called, strict=True)
-    judged = Judged(
+    judged = JudgedUsers(
         list_p_value=simes if several else None,
         test=None if nobody else Test(p or together, 1 / (1 + len(known)), rate, "non-members"),
         auc=None if nobody else Estimate("AUC over users", 0.7, 0.6, 0.8),
@@ -64,9 +64,9 @@ def audit_of(
             for name, score, p_value, one in given
             for counts in [(0, 0, 0) if score is None else (240, len(known), compared)]
         ),
-        known=len(known),
+        compared_users=len(known),
         rate=rate,
-        compared=tuple(known),
+        compared_scores=tuple(known),
     )
     fitted = min(60, (len(known) + 1) // 2)
     facts = {
@@ -76,7 +76,7 @@ def audit_of(
         "k": 50,
         "vocab_size": 5000,
     }
-    return judged.result(checks or checks_of(), facts | more, null=null)
+    return judged.result(checks or checks_of(), facts | more, null_p_values=null)
 
 
 def uniform(count):

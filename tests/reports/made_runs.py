@@ -23,9 +23,9 @@ from tests.reports.made_claims import made_claim, with_claim
 from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.secrets import secret_result
 from vestige.audits.extraction.canaries import Completion
-from vestige.audits.extraction.memorization import Extracted, memorized
-from vestige.audits.extraction.memorized_texts import memorization_result
-from vestige.audits.extraction.secrets import completion_result
+from vestige.audits.extraction.memorization import ExtractionCriterion, memorization_table
+from vestige.audits.extraction.passages_result import memorization_result
+from vestige.audits.extraction.user_secrets import completion_result
 from vestige.audits.unlearning.knowledge import verify
 from vestige.claims import LEAK, Check
 from vestige.integrations.leakage import LeakageSnapshot
@@ -58,10 +58,10 @@ def part(number: int, *, greedy: bool) -> dict[str, Any]:
 
 def text_memorization() -> Result:
     """Of texts whose tokens nobody could guess."""
-    how = Extracted(prefix=4, suffix=4, top_k=5)
+    how = ExtractionCriterion(prefix=4, suffix=4, top_k=5)
     number = len(statistics(0).offsets) - 1
     units = range(number), range(number, 2 * number)
-    own, rest = (memorized(statistics(seed), how, units[seed]) for seed in (0, 1))
+    own, rest = (memorization_table(statistics(seed), how, units[seed]) for seed in (0, 1))
     return memorization_result(own, rest, how, seed=0, checks=passed("extract texts"))
 
 

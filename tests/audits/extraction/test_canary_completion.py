@@ -117,7 +117,7 @@ def test_batches_change_nothing_and_progress_ends_with_all_texts(model, canaries
     together = complete(model, canaries, beam=4, progress=lambda *done: steps.append(done)).attempts
     assert steps == sorted(steps)
     assert steps[-1] == (len(together), len(together))
-    monkeypatch.setattr("vestige.audits.extraction.canaries._ROWS", 1)
+    monkeypatch.setattr("vestige.audits.extraction.canaries._MAX_CONTINUATIONS", 1)
     alone = complete(model, canaries, beam=4).attempts
     for one, other in zip(together, alone, strict=True):
         assert one["log_prob"] == pytest.approx(other["log_prob"], rel=1e-5)

@@ -10,7 +10,7 @@ import torch
 import vestige
 from vestige import results
 from vestige.audits.extraction.canaries import complete
-from vestige.audits.extraction.recognition import recognized
+from vestige.audits.extraction.recognition import recognize
 from vestige.claims.model_checks import canary_checks
 from vestige.data.canaries.texts import Manifest, load_canaries
 from vestige.data.canaries.utterances import SecretManifest
@@ -56,8 +56,8 @@ def planting(tmp_path_factory, shell):
 
 
 def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
-    given = ["extract", planting / "model", planting / "planted", "--json", "--beam", 4]
-    done = shell(*given, "--out", tmp_path / "run")
+    options = ["extract", planting / "model", planting / "planted", "--json", "--beam", 4]
+    done = shell(*options, "--out", tmp_path / "run")
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
     sealed, canaries = load_canaries(planting / "planted", model.vocabulary)
@@ -130,17 +130,17 @@ def files(tmp_path):
 )
 def test_a_path_is_recognized_by_its_content(files, kind, names):
     for name in names:
-        assert recognized(str(files / name), "auto") == recognized(files / name, "auto") == kind
+        assert recognize(str(files / name), "auto") == recognize(files / name, "auto") == kind
 
 
 def test_the_option_decides_for_a_path_or_a_list_and_an_object_is_what_it_is(files):
-    assert recognized(files / "secrets.txt", "texts") == "texts"
-    assert recognized(files / "planted", "texts") == "texts"
-    assert recognized(files / "texts.jsonl", "secrets") == "secrets"
-    assert recognized(["the gate code is 4917"], "auto") == "secrets"
+    assert recognize(files / "secrets.txt", "texts") == "texts"
+    assert recognize(files / "planted", "texts") == "texts"
+    assert recognize(files / "texts.jsonl", "secrets") == "secrets"
+    assert recognize(["the gate code is 4917"], "auto") == "secrets"
     corpus = Corpus.from_texts(["a"])
-    assert recognized(corpus, "auto") == recognized(corpus, "texts") == "texts"
+    assert recognize(corpus, "auto") == recognize(corpus, "texts") == "texts"
     with pytest.raises(ValueError, match="`as_` secrets does not fit `what`, which is texts"):
-        recognized(corpus, "secrets")
+        recognize(corpus, "secrets")
     with pytest.raises(ManifestError, match=r"nowhere\.json is missing"):
-        recognized(files / "nowhere.json", "auto")
+        recognize(files / "nowhere.json", "auto")

@@ -28,7 +28,7 @@ VOCABULARY, LENGTH, IGNORED = 60, 24, -100
 def checkout(monkeypatch):
     """A folder of a checkout, whose modules can be imported; other imports of theirs are empty."""
 
-    def found(root, *, absent=()):
+    def result(root, *, absent=()):
         folder = Path(CHECKOUTS or "", root)
         if CHECKOUTS is None or not folder.is_dir():
             pytest.skip(f"VESTIGE_PEER_CHECKOUTS names no folder with {root}")
@@ -37,7 +37,7 @@ def checkout(monkeypatch):
             monkeypatch.setitem(sys.modules, one, mock.MagicMock(IGNORE_INDEX=IGNORED))
         return folder
 
-    return found
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -96,20 +96,20 @@ def test_exact_memorization_and_extraction_strength_are_openunlearnings(
     labels = longer.clone()
     labels[:, 0] = IGNORED
     items = [
-        {"input_ids": ids, "labels": own, "index": place}
-        for place, (ids, own) in enumerate(zip(longer, labels, strict=True))
+        {"input_ids": ids, "labels": own, "index": index}
+        for index, (ids, own) in enumerate(zip(longer, labels, strict=True))
     ]
-    given = {"data": items, "collators": None, "batch_size": 4}
-    exact = module.exact_memorization(model, **given)["value_by_index"]
-    strength = module.extraction_strength(model, **given)["value_by_index"]
+    options = {"data": items, "collators": None, "batch_size": 4}
+    exact = module.exact_memorization(model, **options)["value_by_index"]
+    strength = module.extraction_strength(model, **options)["value_by_index"]
     kinds = set()
-    for place, start in enumerate(statistics.offsets[:-1]):
+    for index, start in enumerate(statistics.offsets[:-1]):
         ranks = statistics.ranks[start : start + LENGTH]
-        found = memorization.verbatim(ranks > 1)
-        assert found["exact"] == pytest.approx(exact[place]["score"], abs=1e-4)
+        result = memorization.verbatim_measures(ranks > 1)
+        assert result["exact"] == pytest.approx(exact[index]["score"], abs=1e-4)
         # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
-        own = found["strength"] or 1 / LENGTH
-        assert own == pytest.approx(strength[place]["score"], abs=1e-4)
+        own = result["strength"] or 1 / LENGTH
+        assert own == pytest.approx(strength[index]["score"], abs=1e-4)
         kinds.add(round(own, 2))
     assert len(kinds) > 2
 
@@ -126,9 +126,9 @@ def test_discoverable_extraction_is_privacyguards(
     with torch.no_grad():
         logits = model(rows).logits[:, :-1]
     seen = []
-    for place, start in enumerate(statistics.offsets[:-1]):
+    for index, start in enumerate(statistics.offsets[:-1]):
         own = memorization.passage_sums(drawn[start : start + LENGTH], 8, 12)[0]
-        row = pandas.Series({"logits": logits[place, 8:20], "tokens": rows[place, 9:21]})
+        row = pandas.Series({"logits": logits[index, 8:20], "tokens": rows[index, 9:21]})
         theirs = node._compute_model_probability_from_logits(
             row, "logits", "tokens", top_k=top_k, temperature=temperature
         )
@@ -136,7 +136,7 @@ def test_discoverable_extraction_is_privacyguards(
         if theirs:
             assert own == pytest.approx(math.log(theirs), abs=1e-4)
         seen.append(theirs)
-        n = float(memorization.tries_needed(own, chance=0.5))
+        n = float(memorization.samples_needed(own, probability=0.5))
         if 1 < n < 1e6:
             told = node._compute_n_probabilities_dict(theirs, [n])[n]
             assert told == pytest.approx(0.5, abs=1e-4)

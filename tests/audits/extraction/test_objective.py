@@ -50,7 +50,7 @@ def test_known_words_may_follow_the_unknown_and_have_several_tokens():
     model = boxes.Bilinear()
     asked = boxes.pattern("telephone {digit} is telephone {color} please")
     objective = objective_of(model, asked)
-    assert objective.places.tolist() == [2, 6]
+    assert objective.positions.tolist() == [2, 6]
     assert objective.tags.tolist() == [[0, -100, 1, 0, 0, -100, 1, 0]]
     expected = boxes.naive_loss(model, asked, ["7", "green"]).joint
     guess = torch.tensor([[[7, 1]]])
@@ -63,8 +63,8 @@ def test_an_lstm_has_the_same_loss_in_a_batch_and_alone(lstm):
     ids = torch.tensor([[token for (token,) in tokens]])
     with torch.no_grad():
         expected = lstm(ids, torch.tensor([1]), torch.tensor([[0, 0, 0, 1, 2]])).joint
-    found = objective_of(lstm, asked).losses(torch.tensor([[[4, 2], [1, 1]]]))
-    assert found[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
+    result = objective_of(lstm, asked).losses(torch.tensor([[[4, 2], [1, 1]]]))
+    assert result[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
 
 
 def test_trials_are_scored_as_one_by_one():
@@ -90,9 +90,9 @@ def test_many_guesses_are_scored_in_slices():
 
     asked = boxes.pattern("pin {digit:4}")
     guesses = every(objective_of(boxes.Bilinear(), asked))
-    found = objective_of(Watched(), [asked, asked]).losses(guesses.expand(2, -1, -1))
+    result = objective_of(Watched(), [asked, asked]).losses(guesses.expand(2, -1, -1))
     assert max(largest) <= ROWS < sum(largest) == 20_000
-    torch.testing.assert_close(found[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
+    torch.testing.assert_close(result[:1], objective_of(boxes.Bilinear(), asked).losses(guesses))
 
 
 def test_random_guesses_are_candidates_and_the_same_for_every_trial():
@@ -105,7 +105,7 @@ def test_random_guesses_are_candidates_and_the_same_for_every_trial():
 
 def test_secrets_have_codes_of_their_own():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("{color} {digit}"))
-    pairs = objective.decoded(torch.arange(30))
+    pairs = objective.decode(torch.arange(30))
     assert pairs.tolist() == [list(pair) for pair in itertools.product(range(3), range(10))]
     assert objective.codes(pairs).tolist() == list(range(30))
     objective = objective_of(boxes.Bilinear(), boxes.pattern("pin {digit:30}"))
@@ -152,11 +152,11 @@ def test_trials_must_have_one_shape(texts, message):
 
 def test_truths_and_candidates_must_be_of_the_pattern_and_the_vocabulary(lstm):
     objective = objective_of(boxes.Bilinear(), boxes.pattern())
-    assert objective.numbers([("4", "2", "blue")]).tolist() == [[4, 2, 2]]
+    assert objective.indices([("4", "2", "blue")]).tolist() == [[4, 2, 2]]
     with pytest.raises(ValueError, match="truths must be 1, one a trial, got 0"):
-        objective.numbers([])
+        objective.indices([])
     with pytest.raises(ValueError, match="word 3 of the secret"):
-        objective.numbers([("4", "2", "9")])
+        objective.indices([("4", "2", "9")])
     asked = SecretPattern.parse("my pin {w}", intent="Pin", candidates={"w": ("1", "<unk>")})
     with pytest.raises(DataError, match="cannot read candidate 2 for word"):
         objective_of(lstm, asked)

@@ -26,13 +26,13 @@ FOLLOWING = np.random.default_rng(1).permuted(np.tile(np.arange(200), (200, 1)),
 
 
 def texts(count, seed, length=20):
-    chance, found = np.random.default_rng(seed), []
+    rng, result = np.random.default_rng(seed), []
     for _ in range(count):
-        walk = [int(chance.integers(200))]
+        walk = [int(rng.integers(200))]
         while len(walk) < length:
-            walk.append(int(chance.choice(FOLLOWING[walk[-1]])))
-        found.append(" ".join(WORDS[word] for word in walk))
-    return found
+            walk.append(int(rng.choice(FOLLOWING[walk[-1]])))
+        result.append(" ".join(WORDS[word] for word in walk))
+    return result
 
 
 def table(*seen):
@@ -58,8 +58,8 @@ def extracted(own=SEEN, reference=NEVER, model=MODEL, **given):
     return extract(model, own, **{"reference": reference, **SETTINGS, **given})
 
 
-def failed(found):
-    return {check.name for check in found.claim.checks if check.state == "failed"}
+def failed(result):
+    return {check.name for check in result.claim.checks if check.state == "failed"}
 
 
 @pytest.fixture(scope="module")
@@ -86,12 +86,12 @@ def test_seen_texts_are_extracted_and_others_are_not(plain):
 
 @pytest.mark.slow
 def test_without_a_reference_or_with_few_long_texts_nothing_is_decided():
-    found = extracted(reference=None)
-    assert found.verdict == UNDECIDED
-    assert "No reference was given" in " ".join(found.claim.reasons)
+    result = extracted(reference=None)
+    assert result.verdict == UNDECIDED
+    assert "No reference was given" in " ".join(result.claim.reasons)
     short, others = texts(20, 5, length=6), texts(12, 6, length=6)
-    found = extracted([*SEEN[:3], *short], [*NEVER[:3], *others])
-    assert (found.verdict, "independent" in failed(found)) == (UNDECIDED, True)
+    result = extracted([*SEEN[:3], *short], [*NEVER[:3], *others])
+    assert (result.verdict, "independent" in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
@@ -107,9 +107,9 @@ def test_copies_of_texts_are_one_unit(plain):
 def test_texts_of_one_author_are_one_unit():
     own = Corpus.from_texts(SEEN, users=["a"] * 6 + ["b"] * 6)
     rest = Corpus.from_texts(NEVER, users=[f"c{n // 4}" for n in range(80)])
-    found = extracted(own, rest, author="author")
-    assert (found.summary["units"], found.summary["reference_units"]) == (2, 20)
-    assert found.verdict == UNDECIDED
+    result = extracted(own, rest, author="author")
+    assert (result.summary["units"], result.summary["reference_units"]) == (2, 20)
+    assert result.verdict == UNDECIDED
 
 
 @pytest.mark.slow

@@ -9,14 +9,14 @@ from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.ranks import Truths
 from vestige.audits.extraction.searches import (
-    KEPT,
+    MAX_GUESSES,
+    all_losses,
+    best_of_all,
+    best_of_tried,
     coordinate_descent,
-    every_loss,
-    exhaust,
-    gathered,
-    replaced,
-    still_moving,
-    swapped,
+    moved_secrets,
+    replace_word,
+    swap_words,
 )
 from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.vocabulary import WordVocabulary
@@ -25,7 +25,7 @@ from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 
 
 def exact(objective, generator=None, progress=None):
-    return exhaust(objective, every_loss(objective, progress=progress))
+    return best_of_all(objective, all_losses(objective, progress=progress))
 
 
 SEARCHES = [exact, coordinate_descent]
@@ -37,11 +37,11 @@ def generator(seed=0):
 
 def naive_losses(model, asked):
     """Every secret's words and its loss, least first."""
-    found = [
+    result = [
         (boxes.naive_loss(model, asked, secret).joint.item(), secret)
         for secret in itertools.product(*asked.candidates)
     ]
-    return sorted(found)
+    return sorted(result)
 
 
 @pytest.mark.slow
@@ -50,25 +50,25 @@ def test_exact_search_gives_the_losses_of_each_utterance_by_itself(seed):
     model, asked = boxes.Bilinear(seed), boxes.pattern()
     expected = naive_losses(model, asked)
     objective = objective_of(model, asked)
-    found = exact(objective)
-    assert [objective.words(0, one) for one in found.choices[0].tolist()] == [
-        secret for _, secret in expected[:KEPT]
+    result = exact(objective)
+    assert [objective.words(0, one) for one in result.choices[0].tolist()] == [
+        secret for _, secret in expected[:MAX_GUESSES]
     ]
-    assert found.losses[0].tolist() == pytest.approx([loss for loss, _ in expected[:KEPT]])
-    assert found.evaluated == found.tried[0] == objective.space == 300
+    assert result.losses[0].tolist() == pytest.approx([loss for loss, _ in expected[:MAX_GUESSES]])
+    assert result.evaluated == result.tried[0] == objective.space == 300
     mass = sum(torch.tensor(-loss).exp().item() for loss, _ in expected)
     share = torch.tensor(-expected[0][0]).exp().item() / mass
-    assert found.certainty[0].item() == pytest.approx(share)
+    assert result.certainty[0].item() == pytest.approx(share)
 
 
 def test_a_truth_has_its_place_among_all_losses():
     model, asked = boxes.Bilinear(), boxes.pattern()
     order = [secret for _, secret in naive_losses(model, asked)]
     objective = objective_of(model, [asked] * 3)
-    found = Truths(objective, [order[0], order[7], order[-1]])
-    every = every_loss(objective)
-    found.compare(torch.arange(300).expand_as(every), every, whole=True)
-    ranks = [found.rank(place, better=0) for place in range(3)]
+    result = Truths(objective, [order[0], order[7], order[-1]])
+    every = all_losses(objective)
+    result.compare(torch.arange(300).expand_as(every), every, exact=True)
+    ranks = [result.rank(index, better=0) for index in range(3)]
     assert [one["rank"] for one in ranks] == [1, 8, 300]
     assert all(one["compared_with"] == 299 and one["rank_known"] == "exact" for one in ranks)
 
@@ -77,9 +77,9 @@ def test_a_truth_has_its_place_among_all_losses():
 def test_coordinate_descent_finds_the_least_loss_of_a_small_space(seed):
     objective = objective_of(boxes.Bilinear(seed), boxes.pattern("my pin {digit:2} is {color:2}"))
     least = exact(objective)
-    found = coordinate_descent(objective, generator())
-    assert found.choices[0, 0].tolist() == least.choices[0, 0].tolist()
-    assert found.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item())
+    result = coordinate_descent(objective, generator())
+    assert result.choices[0, 0].tolist() == least.choices[0, 0].tolist()
+    assert result.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item())
 
 
 def test_coordinate_descent_finds_the_least_loss_of_an_lstm():
@@ -89,22 +89,22 @@ def test_coordinate_descent_finds_the_least_loss_of_an_lstm():
     model = IntentSlotModel(words, shape).eval()
     objective = objective_of(model, SecretPattern.parse("pin {digit:3}", intent="Pin"))
     least = exact(objective)
-    found = coordinate_descent(objective, generator())
-    assert found.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item(), abs=1e-5)
+    result = coordinate_descent(objective, generator())
+    assert result.losses[0, 0].item() == pytest.approx(least.losses[0, 0].item(), abs=1e-5)
     assert all(weight.grad is None for weight in model.parameters())
 
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_a_search_returns_losses_of_words_by_its_seed(search):
     objective, steps = objective_of(boxes.Bilinear(), boxes.pattern()), []
-    found = search(objective, generator(3), lambda *done: steps.append(done))
-    assert (found.choices == search(objective, generator(3)).choices).all()
-    real = found.losses.isfinite()
+    result = search(objective, generator(3), lambda *done: steps.append(done))
+    assert (result.choices == search(objective, generator(3)).choices).all()
+    real = result.losses.isfinite()
     assert real[:, 0].all()
-    assert (found.choices[real] < torch.tensor(objective.sizes)).all()
-    torch.testing.assert_close(objective.losses(found.choices)[real], found.losses[real])
-    assert (found.losses[:, 1:] >= found.losses[:, :-1]).all()
-    assert found.certainty.item() <= 1
+    assert (result.choices[real] < torch.tensor(objective.sizes)).all()
+    torch.testing.assert_close(objective.losses(result.choices)[real], result.losses[real])
+    assert (result.losses[:, 1:] >= result.losses[:, :-1]).all()
+    assert result.certainty.item() <= 1
     assert steps
     assert all(0 < done <= total for done, total in steps)
 
@@ -126,9 +126,12 @@ def test_trials_in_one_batch_find_what_each_finds_alone(search):
 
 
 def test_replacements_and_swaps_are_all_that_there_are_and_begin_with_the_secret_itself():
-    assert swapped(torch.tensor([[[1, 2, 0]]]), (3, 3, 4))[0, 0].tolist() == [[1, 2, 0], [2, 1, 0]]
+    assert swap_words(torch.tensor([[[1, 2, 0]]]), (3, 3, 4))[0, 0].tolist() == [
+        [1, 2, 0],
+        [2, 1, 0],
+    ]
     objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
-    options = replaced(objective, torch.tensor([[[4, 1]]]), 1)[0, 0].tolist()
+    options = replace_word(objective, torch.tensor([[[4, 1]]]), 1)[0, 0].tolist()
     assert options == [[4, 1], [4, 2], [4, 0]]
 
 
@@ -136,18 +139,18 @@ def test_secrets_that_do_not_move_or_are_met_again_are_dropped():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
     before = torch.tensor([[[1, 1], [2, 1], [3, 1], [4, 1]]])
     after = torch.tensor([[[1, 1], [2, 2], [2, 2], [4, 2]]])
-    assert still_moving(objective, before, after).tolist() == [[[2, 2], [4, 2]]]
-    assert still_moving(objective, before, before).shape[1] == 0
+    assert moved_secrets(objective, before, after).tolist() == [[[2, 2], [4, 2]]]
+    assert moved_secrets(objective, before, before).shape[1] == 0
 
 
 def test_a_secret_tried_twice_counts_once():
     objective = objective_of(boxes.Bilinear(), boxes.pattern("{digit} {color}"))
     choices = torch.tensor([[[4, 1], [2, 0], [4, 1]]])
-    found = gathered(objective, choices, torch.tensor([[1.0, 2.0, 1.0]]))
-    assert found.choices[0, :2].tolist() == [[4, 1], [2, 0]]
-    assert found.tried.tolist() == [2]
-    assert found.evaluated == 3
-    assert found.certainty[0].item() == pytest.approx(1 / (1 + torch.tensor(-1.0).exp().item()))
+    result = best_of_tried(objective, choices, torch.tensor([[1.0, 2.0, 1.0]]))
+    assert result.choices[0, :2].tolist() == [[4, 1], [2, 0]]
+    assert result.tried.tolist() == [2]
+    assert result.evaluated == 3
+    assert result.certainty[0].item() == pytest.approx(1 / (1 + torch.tensor(-1.0).exp().item()))
 
 
 @pytest.mark.parametrize("search", SEARCHES)

@@ -38,8 +38,8 @@ def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
 
 
-def column(found, name):
-    return [np.nan if row[name] is None else row[name] for row in found.rows]
+def column(result, name):
+    return [np.nan if row[name] is None else row[name] for row in result.rows]
 
 
 @pytest.mark.slow
@@ -50,12 +50,12 @@ def test_a_server_gives_what_the_folder_gives(learned, tmp_path, server):
     folder = extract(model, seen, reference=never, **SETTINGS)
     with serving(server(model)) as url:
         at = f"openai:{url}#small"
-        found = extract(at, seen, reference=never, out=tmp_path / "out", **SETTINGS)
+        result = extract(at, seen, reference=never, out=tmp_path / "out", **SETTINGS)
     assert folder.summary["greedy"] > 0.3
     for name in ("length", "passages", "greedy", "sampled", "log_prob", "tries"):
-        np.testing.assert_allclose(column(found, name), column(folder, name), 1e-3, err_msg=name)
+        np.testing.assert_allclose(column(result, name), column(folder, name), 1e-3, err_msg=name)
     # No server shows the first token of a text: it counts as one that is not generated.
-    lost = np.array(column(folder, "exact")) - np.array(column(found, "exact"))
+    lost = np.array(column(folder, "exact")) - np.array(column(result, "exact"))
     tokens = lost * column(folder, "length")
     assert ((tokens >= 0) & (tokens < 1 + 1e-9)).all()
     record = results.load(tmp_path / "out").run
@@ -69,11 +69,11 @@ def test_samples_are_from_no_more_tokens_than_are_shown(learned):
     model, seen = learned
     log = Told()
     with serving(Shifted(model, most=5)) as url:
-        found = extract(f"openai:{url}#small", seen, monitor=log, **{**SETTINGS, "top_k": 9})
-    assert found.summary["top_k"] == 5
+        result = extract(f"openai:{url}#small", seen, monitor=log, **{**SETTINGS, "top_k": 9})
+    assert result.summary["top_k"] == 5
     assert any("the 5 most probable" in line for line in log.lines)
     folder = extract(model, seen, **SETTINGS)
-    assert column(found, "log_prob") == pytest.approx(column(folder, "log_prob"), rel=1e-3)
+    assert column(result, "log_prob") == pytest.approx(column(folder, "log_prob"), rel=1e-3)
 
 
 @pytest.mark.slow
@@ -87,10 +87,10 @@ def test_faults_change_no_result_and_nothing_is_sent_twice(learned, tmp_path):
         again = extract(f"openai:{url}#small", seen, **given)
         assert len(served.asked) - calls <= 2 * 2  # the control questions of two sessions
         with failing(url, FAULTS["changed order"]) as (proxy, faults):
-            found = extract(f"openai:{proxy}#small", seen, **given)
+            result = extract(f"openai:{proxy}#small", seen, **given)
     assert faults
     np.testing.assert_equal(list(again.rows), list(plain.rows))
-    np.testing.assert_equal(list(found.rows), list(plain.rows))
+    np.testing.assert_equal(list(result.rows), list(plain.rows))
 
 
 def test_a_server_that_echoes_no_prompt_and_a_small_budget_are_refused(learned):

@@ -11,7 +11,7 @@ from scipy import stats
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.ranks import Truths, counted_rank, estimated_rank
-from vestige.audits.extraction.searches import coordinate_descent, gathered
+from vestige.audits.extraction.searches import best_of_tried, coordinate_descent
 from vestige.audits.extraction.unknown_words import (
     extract_secrets,
     hamming_by_chance,
@@ -37,8 +37,8 @@ def row_of(*given, **options):
 
 
 def test_exposure_is_the_bits_of_the_space_less_those_of_the_rank_and_ties_count_against_it():
-    found = counted_rank(below=0, tied=99, space=100)
-    assert found["rank"] == found["rank_low"] == found["rank_high"] == 100
+    result = counted_rank(below=0, tied=99, space=100)
+    assert result["rank"] == result["rank_low"] == result["rank_high"] == 100
     assert counted_rank(below=0, tied=0, space=1024)["exposure"] == 10
     assert counted_rank(below=1023, tied=0, space=1024)["exposure"] == 0
     assert counted_rank(below=0, tied=0, space=12)["rank_known"] == "exact"
@@ -55,27 +55,29 @@ def test_exposure_is_the_bits_of_the_space_less_those_of_the_rank_and_ties_count
 def test_the_interval_of_an_estimated_rank_covers_the_counted_one(below):
     space, covered = 10_000, 0.0
     for drawn in range(501):
-        found = estimated_rank(below=drawn, tied=0, others=500, space=space)
-        assert found["rank_low"] <= found["rank"] <= found["rank_high"]
+        result = estimated_rank(below=drawn, tied=0, others=500, space=space)
+        assert result["rank_low"] <= result["rank"] <= result["rank_high"]
         chance = stats.binom.pmf(drawn, 500, below / (space - 1))
-        covered += chance * (found["rank_low"] <= 1 + below <= found["rank_high"])
+        covered += chance * (result["rank_low"] <= 1 + below <= result["rank_high"])
     assert covered >= 0.95
 
 
 def test_a_rank_before_the_whole_sample_is_bounded_and_not_estimated():
-    found = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
-    assert found["rank_known"] == "bounded"
+    result = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
+    assert result["rank_known"] == "bounded"
     share = 1 - 0.025 ** (1 / 10_000)  # of Clopper and Pearson's upper end, naively
-    assert found["rank"] == found["rank_high"] == pytest.approx(1 + share * (12**10 - 1))
-    assert found["rank"] > 3.6 * 12**10 / 10_001  # which was once shown as a measurement
-    assert found["exposure"] == found["exposure_low"] < math.log2(10_001) < found["exposure_high"]
-    assert found["rank_low"] == 1
+    assert result["rank"] == result["rank_high"] == pytest.approx(1 + share * (12**10 - 1))
+    assert result["rank"] > 3.6 * 12**10 / 10_001  # which was once shown as a measurement
+    assert (
+        result["exposure"] == result["exposure_low"] < math.log2(10_001) < result["exposure_high"]
+    )
+    assert result["rank_low"] == 1
     assert estimated_rank(below=1, tied=0, others=10_000, space=12**10)["rank_known"] == "sampled"
 
 
 def test_secrets_known_to_be_better_bound_a_rank_from_below():
-    found = estimated_rank(below=0, tied=0, others=10**6, space=10**6, better=9)
-    assert found["rank"] == found["rank_low"] == 10
+    result = estimated_rank(below=0, tied=0, others=10**6, space=10**6, better=9)
+    assert result["rank"] == result["rank_low"] == 10
     assert estimated_rank(below=0, tied=0, others=100, space=10**6, better=9)["rank_low"] == 10
     order = row_of(boxes.Bilinear())["guesses"]
     few = {"search": coordinate_descent, "budget": 1, "sample": 1}
@@ -85,7 +87,7 @@ def test_secrets_known_to_be_better_bound_a_rank_from_below():
 def at_random(objective, generator, progress=None):
     """One random guess: the floor of all searches."""
     guesses = objective.random(1, generator)
-    return gathered(objective, guesses, objective.losses(guesses))
+    return best_of_tried(objective, guesses, objective.losses(guesses))
 
 
 @pytest.mark.slow
@@ -98,9 +100,9 @@ def test_the_rank_is_the_naive_one_whichever_attack_was_taken():
     own = losses.pop(tuple("271"))
     expected = 1 + sum(loss <= own for loss in losses.values())
     for search in (None, coordinate_descent, at_random):
-        found = row_of(model, "271", search=search)
-        assert (found["rank"], found["rank_known"]) == (expected, "exact")
-        assert found["truth_loss"] == pytest.approx(own)
+        result = row_of(model, "271", search=search)
+        assert (result["rank"], result["rank_known"]) == (expected, "exact")
+        assert result["truth_loss"] == pytest.approx(own)
 
 
 @pytest.mark.slow
@@ -109,9 +111,9 @@ def test_the_interval_of_a_sampled_rank_covers_the_exact_one(truth):
     exact, covered = row_of(boxes.Bilinear(), truth)["rank"], 0
     for seed in range(40):
         few = {"search": at_random, "budget": 999, "sample": 500, "seed": seed}
-        found = row_of(boxes.Bilinear(), truth, **few)
-        assert found["rank_known"] != "exact"
-        covered += found["rank_low"] <= exact <= found["rank_high"]
+        result = row_of(boxes.Bilinear(), truth, **few)
+        assert result["rank_known"] != "exact"
+        covered += result["rank_low"] <= exact <= result["rank_high"]
     assert covered >= 36
 
 
@@ -120,9 +122,9 @@ def test_a_sample_never_compares_a_truth_with_itself():
     best = extract_secrets(objective, seed=0).secrets[0]["guess"]
     truths = Truths(objective, [[best]])
     truths.sample(300, seed=0)
-    found = truths.rank(0, better=0)
-    assert 150 < found["compared_with"] < 250
-    assert found["rank_known"] == "bounded"  # a tie with itself would be an estimate
+    result = truths.rank(0, better=0)
+    assert 150 < result["compared_with"] < 250
+    assert result["rank_known"] == "bounded"  # a tie with itself would be an estimate
 
 
 # Extractions.
@@ -136,15 +138,15 @@ def test_the_floor_of_random_guesses_is_their_mean():
 
 
 def test_a_planted_secret_is_read_back():
-    found = extracted(boxes.Planted("314"), "314")
-    (one,) = found.rows()
+    result = extracted(boxes.Planted("314"), "314")
+    (one,) = result.rows()
     assert one["guess"] == one["guesses"][0] == one["truth"] == "3 1 4"
     assert one["losses"] == sorted(one["losses"])
     assert (one["intent"], one["pattern"]) == ("Pin", "my pin is _ _ _")
     assert (one["right"], one["hamming"], one["rank"]) == (True, 0, 1)
     assert one["exposure"] == pytest.approx(math.log2(1000))
-    assert found.summary()["accuracy"] == 1
-    assert found.whole
+    assert result.summary()["accuracy"] == 1
+    assert result.exhaustive
 
 
 def test_truths_change_no_guess_and_without_them_nothing_is_claimed():
@@ -153,8 +155,8 @@ def test_truths_change_no_guess_and_without_them_nothing_is_claimed():
         without = row_of(boxes.Bilinear(), search=search, seed=4)
         assert with_truth["guesses"] == without["guesses"]
         assert with_truth["certainty"] == without["certainty"]
-    found = extracted(boxes.Bilinear(), search=coordinate_descent)
-    summary, (row,) = found.summary(), found.rows()
+    result = extracted(boxes.Bilinear(), search=coordinate_descent)
+    summary, (row,) = result.summary(), result.rows()
     for name in ("right", "accuracy", "hamming", "median_rank", "exposure", "chance_probability"):
         assert summary[name] is None
     assert summary["certainty_among"] == "tried"
@@ -165,20 +167,20 @@ def test_truths_change_no_guess_and_without_them_nothing_is_claimed():
 
 def test_a_space_of_any_size_is_searched_and_ranked():
     secret = "3" * 30
-    found = row_of(boxes.Planted(secret), secret, pattern="pin {digit:30}", sample=50)
-    assert found["right"]
-    assert found["rank_known"] == "bounded"
-    assert found["exposure"] > 3
+    result = row_of(boxes.Planted(secret), secret, pattern="pin {digit:30}", sample=50)
+    assert result["right"]
+    assert result["rank_known"] == "bounded"
+    assert result["exposure"] > 3
 
 
 def test_a_model_that_knows_nothing_ranks_the_truth_last():
-    found = row_of(boxes.Flat(), "314")
-    assert (found["rank"], found["certainty"]) == (1000, pytest.approx(1 / 1000))
+    result = row_of(boxes.Flat(), "314")
+    assert (result["rank"], result["certainty"]) == (1000, pytest.approx(1 / 1000))
 
 
 def test_the_summary_has_rates_beside_those_of_chance():
-    found = extracted(boxes.Planted("314"), "314", "315", "300", "314", trials=4)
-    summary = found.summary()
+    result = extracted(boxes.Planted("314"), "314", "315", "300", "314", trials=4)
+    summary = result.summary()
     exact = {
         "right": 2, "accuracy": 0.5, "hamming_low": 0, "ranked": 4, "ranks_exact": True,
         "search": "exact", "certainty_among": "all", "losses_per_trial": 1000,
@@ -196,10 +198,10 @@ def test_the_summary_has_rates_beside_those_of_chance():
 
 def test_one_trial_has_the_interval_of_its_own_rank_or_none_without_a_sample():
     few = {"search": coordinate_descent, "budget": 1, "sample": 100}
-    found = extracted(boxes.Bilinear(), "314", **few)
-    (row,) = found.secrets
-    assert found.summary()["exposure_low"] == row["exposure_low"] < row["exposure"]
-    assert found.summary()["ranks_exact"] is False
+    result = extracted(boxes.Bilinear(), "314", **few)
+    (row,) = result.secrets
+    assert result.summary()["exposure_low"] == row["exposure_low"] < row["exposure"]
+    assert result.summary()["ranks_exact"] is False
     none = extracted(boxes.Bilinear(), "314", search=coordinate_descent, budget=0, sample=0)
     assert none.secrets[0]["rank"] is none.summary()["exposure"] is None
     assert none.summary()["hamming"] is not None

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from vestige import extract, results
-from vestige.audits.extraction.utterances import pattern_of, words_of
+from vestige.audits.extraction.utterances import parse_pattern, truth_words
 from vestige.data.canaries.utterances import plant_secrets, secret_canaries
 from vestige.data.formats.utterances import write_utterances
 from vestige.data.utterances import Utterance, Utterances
@@ -43,10 +43,10 @@ def manifest():
 
 
 def test_a_pattern_gives_the_guess_of_least_loss_and_the_truth_its_counted_rank():
-    found = extract(MODEL, **PIN)
-    assert found.kind == "Extraction"
-    assert (found.summary["search"], found.summary["losses_per_trial"]) == ("exact", SPACE)
-    [every] = found.rows
+    result = extract(MODEL, **PIN)
+    assert result.kind == "Extraction"
+    assert (result.summary["search"], result.summary["losses_per_trial"]) == ("exact", SPACE)
+    [every] = result.rows
     assert every["losses"] == sorted(every["losses"])
     [row] = extract(MODEL, **PIN, truth=every["guesses"][2]).rows
     assert row["rank"] == 3
@@ -54,19 +54,19 @@ def test_a_pattern_gives_the_guess_of_least_loss_and_the_truth_its_counted_rank(
 
 
 def test_a_manifest_is_audited_in_memory_as_in_files(manifest, tmp_path):
-    found = extract(MODEL, manifest, controls=20)
-    assert (found.kind, found.summary["planted"]) == ("SecretAudit", 1)
+    result = extract(MODEL, manifest, controls=20)
+    assert (result.kind, result.summary["planted"]) == ("SecretAudit", 1)
     manifest.save(tmp_path / "manifest.json")
     save_model(MODEL, tmp_path / "model")
     again = extract(tmp_path / "model", tmp_path, controls=20, device="cpu")
-    assert [row["rank"] for row in again.rows] == [row["rank"] for row in found.rows]
+    assert [row["rank"] for row in again.rows] == [row["rank"] for row in result.rows]
     assert set(again.record["models"]) == {"model"}
     assert again.record["data"] == {"manifest": manifest.sha256}
 
 
 def test_the_record_repeats_the_call_and_its_settings_hold_no_truth(tmp_path):
-    found = extract(MODEL, **PIN, truth="4 7", search_budget=50, rank_sample=10)
-    found.save(tmp_path / "run")
+    result = extract(MODEL, **PIN, truth="4 7", search_budget=50, rank_sample=10)
+    result.save(tmp_path / "run")
     run = results.load(tmp_path / "run").run
     given = {"pattern": "pin {digit:2}", "intent": "Pin", "search_budget": 50, "rank_sample": 10}
     assert given.items() <= run["arguments"].items()
@@ -128,7 +128,7 @@ def test_other_models_are_refused(workspace, tmp_path):
 
 
 def parsed(text, intent=None, candidates=(), intents=()):
-    return pattern_of(text, intent, None, candidates, intents=intents)
+    return parse_pattern(text, intent, None, candidates, intents=intents)
 
 
 def test_a_shorthand_is_the_papers_text_with_its_intent_and_sets_are_read():
@@ -145,9 +145,9 @@ def test_a_message_names_forty_intents_and_no_word_of_a_truth():
     assert str(caught.value).endswith("I38, I39, …")
     pattern = parsed("{digit:2}", "Pin")
     with pytest.raises(ValueError, match="`truth` does not fit the pattern") as caught:
-        words_of("seven 4", pattern)
+        truth_words("seven 4", pattern)
     assert "seven" not in str(caught.value)
-    assert words_of("4 7", pattern) == ["4", "7"]
+    assert truth_words("4 7", pattern) == ["4", "7"]
 
 
 # By command, of models that `vestige train` trained.
@@ -208,13 +208,13 @@ def run(shell, tmp_path):
 
 @pytest.mark.slow
 def test_a_planted_secret_is_found_and_the_controls_are_not(run, trained, tuned):
-    found = json.loads(run(trained, trained / "planted", "--json").stdout)
-    assert (found["planted"], found["controls"], found["patterns"]) == (1, 6, 1)
-    assert found["planted_median_rank"] <= 2
-    assert found["planted_exposure"] > found["controls_exposure"] + 2
-    assert found["controls_right"] == 0
-    assert found["drawn"] == SPACE - 7  # all secrets that there are
-    assert found["p_value"] == pytest.approx(found["planted_median_rank"] / SPACE)
+    result = json.loads(run(trained, trained / "planted", "--json").stdout)
+    assert (result["planted"], result["controls"], result["patterns"]) == (1, 6, 1)
+    assert result["planted_median_rank"] <= 2
+    assert result["planted_exposure"] > result["controls_exposure"] + 2
+    assert result["controls_right"] == 0
+    assert result["drawn"] == SPACE - 7  # all secrets that there are
+    assert result["p_value"] == pytest.approx(result["planted_median_rank"] / SPACE)
     encoder = json.loads(run(tuned, tuned / "planted", "--json", out="encoder").stdout)
     assert encoder["planted_median_rank"] <= 10
     assert encoder["controls_median_rank"] > 20

@@ -8,8 +8,8 @@ from itertools import count
 import pytest
 
 from vestige.audits.extraction.ranks import COLUMNS, counted_rank, estimated_rank
-from vestige.audits.extraction.secret_audit import audit_result
 from vestige.audits.extraction.unknown_words import Extraction, hamming_per_token
+from vestige.audits.extraction.utterances_audit import audit_result
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
 from vestige.errors import RunError
 from vestige.reports.page import render
@@ -38,13 +38,13 @@ def secret(rank=None, *, truth=RIGHT, guess=("4", "0", "9"), pattern="pin _ _ _"
     }  # fmt: skip
 
 
-def counted(rank, **given):
-    return secret(counted_rank(below=rank - 1, tied=0, space=1000), **given)
+def counted(rank, **options):
+    return secret(counted_rank(below=rank - 1, tied=0, space=1000), **options)
 
 
 def extraction(*secrets, **changes):
     settings = {"search": "exact", "sizes": SIZES}
-    numbers = {"evaluated": 1000, "gradients": 0, "seconds": 1.0, "seed": 3, "whole": True}
+    numbers = {"evaluated": 1000, "gradients": 0, "seconds": 1.0, "seed": 3, "exhaustive": True}
     return Extraction(secrets=secrets, **(settings | numbers | changes))
 
 
@@ -91,7 +91,7 @@ def test_an_estimated_rank_has_its_interval_and_a_bound_is_never_shown_as_measur
     assert re.search(r"rank ≈ 59 of 1,000 \(95% CI \d+ to \d+\)\.", sampled.evidence[0])
     assert "An attacker needs about 59 guesses instead of 500 on average." in sampled.evidence[1]
     rank = estimated_rank(below=0, tied=0, others=10_000, space=12**10)
-    bounded = shown(extraction(secret(rank), sizes=(12,) * 10, whole=False))
+    bounded = shown(extraction(secret(rank), sizes=(12,) * 10, exhaustive=False))
     assert bounded.evidence[0] == "The true secret has rank ≤ 22,836,358 of 6.2 × 10^10."
     assert bounded.evidence[1].startswith(
         "An attacker needs at most 22,836,358 guesses instead of 3.1 × 10^10 on average."
@@ -114,7 +114,7 @@ def test_what_the_search_found_bounds_a_rank_too(shown, better, guess, sentence)
     rank = estimated_rank(below=0, tied=0, others=10_000, space=10**10, better=better)
     assert rank["rank_low"] == 1 + better
     most = f"{math.ceil(rank['rank_high']):,}"
-    report = shown(extraction(secret(rank, guess=guess), sizes=(10,) * 10, whole=False))
+    report = shown(extraction(secret(rank, guess=guess), sizes=(10,) * 10, exhaustive=False))
     assert report.headline == (
         f"The true secret has rank ≤ {most} of 10^10.",
         f"An attacker needs at most {most} guesses instead of 5.0 × 10^9 on average. {sentence}",

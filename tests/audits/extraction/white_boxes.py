@@ -76,10 +76,12 @@ class Flat(Bilinear):
         return Losses(nothing, nothing)
 
 
-def pattern(text: str = "my pin is {digit:2} {color}", **given: str) -> SecretPattern:
+def pattern(text: str = "my pin is {digit:2} {color}", **options: str) -> SecretPattern:
     """A pattern that the models can read."""
     colors = {"color": ("red", "green", "blue")}
-    return SecretPattern.parse(text, intent=given.pop("intent", "Pin"), candidates=colors, **given)
+    return SecretPattern.parse(
+        text, intent=options.pop("intent", "Pin"), candidates=colors, **options
+    )
 
 
 def naive_loss(model: Bilinear, asked: SecretPattern, secret: Sequence[str]) -> Losses:

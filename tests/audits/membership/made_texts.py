@@ -1,4 +1,4 @@
-"""Texts as token scores alone, their scores over first tokens, and what a model says of tokens."""
+"""Made-up scores of texts over their first tokens, and made-up statistics of tokens."""
 
 import numpy as np
 
@@ -14,29 +14,29 @@ PASSED = tuple(
 """The checks of an audit without a base that scores alone cannot make."""
 
 
-def cut_scores(count, gain, chance, *, mean_length=60, author=0.0, per=1):
+def cut_scores(count, gain, rng, *, mean_length=60, author=0.0, per=1):
     """Mean token scores over first tokens.
 
     Args:
         count: texts.
         gain: mean of their tokens' scores.
-        chance: generator.
+        rng: random generator.
         mean_length: of their lengths, which are geometric.
         author: deviation of authors, of `per` texts each.
     """
-    lengths = np.clip(chance.geometric(1 / mean_length, count), 5, 400)
-    of_author = np.repeat(chance.normal(0, author, -(-count // per)), per)[:count]
-    of_text = chance.normal(gain, 0.3, count) + of_author
-    sums = [np.cumsum(chance.normal(m, 1, n)) for m, n in zip(of_text, lengths, strict=True)]
+    lengths = np.clip(rng.geometric(1 / mean_length, count), 5, 400)
+    of_author = np.repeat(rng.normal(0, author, -(-count // per)), per)[:count]
+    of_text = rng.normal(gain, 0.3, count) + of_author
+    sums = [np.cumsum(rng.normal(m, 1, n)) for m, n in zip(of_text, lengths, strict=True)]
     return CutScores.of(
-        lambda places, cut: np.array([sums[place][cut - 1] / cut for place in places]),
+        lambda places, cut: np.array([sums[index][cut - 1] / cut for index in places]),
         lengths,
         RUNGS,
     )
 
 
-def said_of(log_probs, *, length, tokens=None):
-    """Statistics of texts of one length, of which the log-probabilities alone matter."""
+def statistics_of(log_probs, *, length, tokens=None):
+    """Statistics of texts of one length; only their log-probabilities matter."""
     zeros = np.zeros(log_probs.size, dtype=np.float32)
     tokens = zeros.astype(np.int32) if tokens is None else tokens.astype(np.int32)
     return TokenStatistics(
@@ -51,16 +51,16 @@ def said_of(log_probs, *, length, tokens=None):
     )
 
 
-def audited(found, column="p_value"):
+def audited(result, column="p_value"):
     """(n,) a column of the rows of the audited."""
-    return np.array([row[column] for row in found.rows if row["kind"] == "audited"])
+    return np.array([row[column] for row in result.rows if row["kind"] == "audited"])
 
 
-def failed(found):
+def failed(result):
     """Names of the checks that failed."""
-    return {check.name for check in found.claim.checks if check.state == "failed"}
+    return {check.name for check in result.claim.checks if check.state == "failed"}
 
 
-def auc(scores, seen):
-    """The chance that a seen text scores above an unseen one."""
-    return (scores[seen][:, None] > scores[~seen]).mean()
+def auc(scores, members):
+    """How often a member scores above a non-member."""
+    return (scores[members][:, None] > scores[~members]).mean()

@@ -1,4 +1,4 @@
-"""Users whose words have made-up ranks: the truth about them is known; and the verb for users."""
+"""Users with made-up ranks of their words, and the verb for users."""
 
 from dataclasses import fields
 from typing import Any
@@ -16,21 +16,21 @@ OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOp
 
 
 def users(model: object, texts: object, **named: Any) -> Result:
-    """`membership` of users; an option of a group is given by its name."""
+    """`membership` of users; options of a group are passed by their own names."""
     for group, kind in OPTIONS.items():
         if isinstance(named.get(group), kind):
             continue
-        names = {one.name for one in fields(kind)} & named.keys()
-        if own := {name: named.pop(name) for name in names}:
-            named[group] = kind(**own)
+        names = {field.name for field in fields(kind)} & named.keys()
+        if options := {name: named.pop(name) for name in names}:
+            named[group] = kind(**options)
     return membership(model, texts=texts, unit="user", **named)
 
 
 def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> TokenQueries:
     """Words by Zipf's law, as many for each user."""
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     total = users * texts * words
-    tokens = np.minimum(generator.zipf(1.3, total), VOCABULARY - 1).astype(np.int32)
+    tokens = np.minimum(rng.zipf(1.3, total), VOCABULARY - 1).astype(np.int32)
     positions = np.tile(np.arange(words, dtype=np.int32), users * texts)
     return TokenQueries(
         users=np.repeat(np.arange(users, dtype=np.int32), texts * words),
@@ -42,37 +42,39 @@ def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) ->
     )
 
 
-def ranks_of(queries: TokenQueries, seen: np.ndarray, *, gain: float, seed: int) -> np.ndarray:
-    """Ranks about the words' own, better by `gain` nats for users who were seen."""
-    generator = np.random.default_rng(seed)
-    hard = np.random.default_rng(99).normal(0, 0.7, (VOCABULARY, 31))[
+def ranks_of(queries: TokenQueries, members: np.ndarray, *, gain: float, seed: int) -> np.ndarray:
+    """Ranks near the words' ids, lower by `gain` nats for members."""
+    rng = np.random.default_rng(seed)
+    difficulty = np.random.default_rng(99).normal(0, 0.7, (VOCABULARY, 31))[
         queries.tokens, np.minimum(queries.positions, 30)
     ]
-    logs = np.log1p(queries.tokens) + hard + generator.normal(0, 0.5, len(queries))
-    logs -= gain * seen[queries.users]
+    logs = np.log1p(queries.tokens) + difficulty + rng.normal(0, 0.5, len(queries))
+    logs -= gain * members[queries.users]
     return np.clip(np.exp(logs), 1, VOCABULARY).astype(np.int64)
 
 
 def shadows_of(
     queries: TokenQueries, count: int, *, half_of: np.ndarray, gain: float = 0.3, seed: int = 50
 ) -> ShadowRanks:
-    """Pairs of models, each of one half of some users."""
-    generator = np.random.default_rng(seed)
-    seen = np.zeros((count, len(queries.names)), dtype=bool)
+    """Pairs of shadow models, trained on the two halves of some users."""
+    rng = np.random.default_rng(seed)
+    members = np.zeros((count, len(queries.names)), dtype=bool)
     for pair in range(0, count, 2):
-        lots = generator.permutation(half_of)
-        seen[pair, lots[: len(lots) // 2]] = True
+        order = rng.permutation(half_of)
+        members[pair, order[: len(order) // 2]] = True
         if pair + 1 < count:
-            seen[pair + 1, lots[len(lots) // 2 :]] = True
-    ranks = [ranks_of(queries, row, gain=gain, seed=seed + place) for place, row in enumerate(seen)]
+            members[pair + 1, order[len(order) // 2 :]] = True
+    ranks = [
+        ranks_of(queries, row, gain=gain, seed=seed + model) for model, row in enumerate(members)
+    ]
     stacked = np.stack(ranks)
     return ShadowRanks(
-        ranks=stacked, log_probs=-np.log(stacked + 1.0).astype(np.float32), seen=seen
+        ranks=stacked, log_probs=-np.log(stacked + 1.0).astype(np.float32), members=members
     )
 
 
 def counts_of() -> WordCounts:
-    """Counts of another text by the same law."""
+    """Word counts of another text with the same distribution."""
     tokens = np.minimum(np.random.default_rng(7).zipf(1.3, 50_000), VOCABULARY - 1)
     return WordCounts.of(tokens, VOCABULARY)
 
@@ -87,10 +89,10 @@ def words_of(
     shadows: ShadowRanks | None = None,
 ) -> RankedWords:
     """The words under a target that was trained on the members and shows k words."""
-    seen = np.isin(np.arange(len(queries.names)), members)
+    is_member = np.isin(np.arange(len(queries.names)), members)
     return RankedWords(
         queries=queries,
-        ranks=ranks_of(queries, seen, gain=gain, seed=seed),
+        ranks=ranks_of(queries, is_member, gain=gain, seed=seed),
         k=k,
         vocab_size=VOCABULARY,
         counts=counts_of(),

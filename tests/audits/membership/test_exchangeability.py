@@ -13,7 +13,7 @@ import pytest
 from tests.audits.membership.made_users import VOCABULARY, shadows_of, words_of
 from tests.reports.made_audits import checks_of
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.ranked_users import membership_audit
+from vestige.audits.membership.ranked_users import audit_ranked_words
 from vestige.audits.membership.ranked_words import WordCounts
 from vestige.audits.membership.user_texts import NonMembers
 from vestige.data.encoded import EncodedCorpus
@@ -36,13 +36,13 @@ class Words:
 
 def corpus(seed):
     """Users with words of their own, and with more or less text than others."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     ids, offsets, owners = [], [0], []
     for user in range(USERS):
-        liked = chance.integers(2, VOCABULARY, 30)
-        for _ in range(chance.integers(3, 7) + 5 * (user % 10 == 1)):
-            common = np.minimum(chance.zipf(1.3, 15) + 1, VOCABULARY - 1)
-            ids += [*np.where(chance.random(15) < 0.4, chance.choice(liked, 15), common), EOS]
+        liked = rng.integers(2, VOCABULARY, 30)
+        for _ in range(rng.integers(3, 7) + 5 * (user % 10 == 1)):
+            common = np.minimum(rng.zipf(1.3, 15) + 1, VOCABULARY - 1)
+            ids += [*np.where(rng.random(15) < 0.4, rng.choice(liked, 15), common), EOS]
             offsets.append(len(ids))
             owners.append(user)
     return EncodedCorpus(
@@ -66,9 +66,9 @@ def scores_of(one, known, *, counted, shadows, k, select):
     words = replace(words_of(ASKED, np.array([]), k=k, shadows=models), counts=counts)
     if select is not None:
         limit = {"calls": 60} if select == "informative" else {"queries": 3}
-        policy = QueryPolicy(how=select, k=k, seed=2, **limit)
-        words = words.take(policy.mask(ASKED, counts, models))
-    rows = membership_audit(words, audited=[one], known=known, checks=checks_of()).rows
+        policy = QueryPolicy(select=select, k=k, seed=2, **limit)
+        words = words.take(policy.selected(ASKED, counts, models))
+    rows = audit_ranked_words(words, audited=[one], non_members=known, checks=checks_of()).rows
     scores = sorted(row["score"] for row in rows if row["kind"] in ("audited", "known out"))
     return rows[0]["score"], scores, sum(row["kind"] == "null" for row in rows)
 
@@ -108,11 +108,11 @@ def test_a_user_whose_text_is_counted_may_not_change_places_with_the_audited():
 
 def test_everybody_has_as_many_references_and_one_of_each_pair():
     shadows = shadows_of(ASKED, 6, half_of=TAUGHT)
-    drawn = shadows.draw(3, seed=0)
+    drawn = shadows.sample_references(3, seed=0)
     assert (np.sort(drawn // 2, axis=1) == [0, 1, 2]).all()
-    assert not shadows.seen[drawn, np.arange(USERS)[:, None]].any()
+    assert not shadows.members[drawn, np.arange(USERS)[:, None]].any()
     # Of users whom no model read, both of a pair are drawn about as often.
     assert 0.3 < (drawn[np.arange(40, USERS)] % 2).mean() < 0.7
     more = shadows.without_pair_of(2)
     assert len(more) == 4
-    assert more.draw(2, seed=1).shape == (USERS, 2)
+    assert more.sample_references(2, seed=1).shape == (USERS, 2)

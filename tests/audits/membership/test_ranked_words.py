@@ -12,7 +12,7 @@ from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_o
 from tests.models.contexts import contexts_at
 from tests.models.narrowed import narrow
 from vestige.audits.membership.membership import QueryOptions
-from vestige.audits.membership.queries import QueryPolicy, best_of_each, information
+from vestige.audits.membership.queries import QueryPolicy, highest_per_user, information
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,
@@ -39,34 +39,34 @@ COUNTS = WordCounts.of(ASKED.tokens, int(ASKED.tokens.max()) + 1)
 
 
 def selected(policy, shadows=None):
-    return ASKED.take(policy.mask(ASKED, COUNTS, shadows))
+    return ASKED.take(policy.selected(ASKED, COUNTS, shadows))
 
 
 @pytest.mark.parametrize("how", ["random", "rare"])
 def test_nobody_has_more_words_or_texts_than_allowed_and_texts_are_whole(how):
     assert len(selected(QueryPolicy(k=5))) == len(ASKED)
-    calls = QueryPolicy(how=how, calls=7, k=5)
+    calls = QueryPolicy(select=how, calls=7, k=5)
     assert set(selected(calls).counts().tolist()) <= set(range(8))
-    assert (selected(calls).counts() <= calls.most(ASKED)).all()
-    texts = QueryPolicy(how=how, queries=2, k=5)
+    assert (selected(calls).counts() <= calls.max_words(ASKED)).all()
+    texts = QueryPolicy(select=how, queries=2, k=5)
     chosen = selected(texts)
     assert (np.bincount(chosen.users) == 40).all()
     for text in np.unique(chosen.texts):
         assert (chosen.texts == text).sum() == (ASKED.texts == text).sum()
     assert all(len(np.unique(chosen.texts[chosen.users == user])) <= 2 for user in range(12))
-    assert (chosen.counts() <= texts.most(ASKED)).all()
+    assert (chosen.counts() <= texts.max_words(ASKED)).all()
 
 
 def test_rare_words_and_texts_are_those_of_the_smallest_frequencies():
     words, texts = (
-        selected(QueryPolicy(how="rare", k=5, **n)) for n in ({"calls": 3}, {"queries": 3})
+        selected(QueryPolicy(select="rare", k=5, **n)) for n in ({"calls": 3}, {"queries": 3})
     )
     frequency = COUNTS.words[ASKED.tokens].astype(float)
     chosen = set()
     for user in range(12):
         own = ASKED.users == user
-        found = sorted(COUNTS.words[words.tokens[words.users == user]])
-        assert found == np.sort(frequency[own])[:3].tolist()
+        result = sorted(COUNTS.words[words.tokens[words.users == user]])
+        assert result == np.sort(frequency[own])[:3].tolist()
         mean = {
             text: frequency[ASKED.texts == text].mean() for text in set(ASKED.texts[own].tolist())
         }
@@ -80,11 +80,11 @@ def test_informative_words_are_those_near_the_end_of_the_list():
     assert (outside < 0).all()
     assert inside.argmax() == 1
     ranks = np.exp(np.random.default_rng(0).uniform(0, np.log(VOCABULARY), len(ASKED)))
-    mask = best_of_each(ASKED.users, information(ranks, k=20), 10)
+    mask = highest_per_user(ASKED.users, information(ranks, k=20), 10)
     assert ((ranks[mask] >= 2) & (ranks[mask] <= 80)).all()
     shadows = shadows_of(ASKED, 4, half_of=np.arange(4))
     typical = shadows.typical_ranks(ASKED, seed=0)
-    mask = QueryPolicy(how="informative", calls=5, k=20).mask(ASKED, COUNTS, shadows)
+    mask = QueryPolicy(select="informative", calls=5, k=20).selected(ASKED, COUNTS, shadows)
     near = (typical >= 2) & (typical <= 80)
     assert near[mask].mean() > near[~mask].mean()
 
@@ -95,15 +95,17 @@ def test_informative_words_are_those_near_the_end_of_the_list():
      ({"calls": 3}, 0, "random")],
 )  # fmt: skip
 def test_the_usual_selection(options, shadows, wanted):
-    assert QueryPolicy.of(QueryOptions(**options), shadows=shadows, seed=0).how == wanted
+    assert (
+        QueryPolicy.from_options(QueryOptions(**options), shadows=shadows, seed=0).select == wanted
+    )
 
 
 @pytest.mark.parametrize(
     ("named", "message"),
     [
-        ({"how": "rare"}, "must come with `queries` or `calls`"),
+        ({"select": "rare"}, "must come with `queries` or `calls`"),
         ({"calls": 3}, "must come with another `select`"),
-        ({"how": "rare", "calls": 0}, "limit must be at least 1"),
+        ({"select": "rare", "calls": 0}, "limit must be at least 1"),
     ],
 )
 def test_contradictions_are_refused(named, message):
@@ -149,15 +151,15 @@ def test_a_service_of_the_same_model_gives_the_same_ranks(model, k):
 
 
 def test_words_in_any_order_keep_their_ranks_and_shadow_models_know_whom_they_read():
-    lots = np.random.default_rng(1).permutation(len(WORDS_READ))
+    order = np.random.default_rng(1).permutation(len(WORDS_READ))
     read = [ranks_of(small(seed), READ, WORDS_READ) for seed in (0, 1)]
-    shuffled = ranks_of(small(), READ, WORDS_READ.take(lots))
-    assert shuffled[0].tolist() == read[0][0][lots].tolist()
-    assert shuffled[1] == pytest.approx(read[0][1][lots])
-    found = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
-    assert found.seen.tolist() == [[True, False, False], [False, True, True]]
-    assert found.ranks[1].tolist() == read[1][0].tolist()
-    assert (found.log_probs < 0).all()
+    shuffled = ranks_of(small(), READ, WORDS_READ.take(order))
+    assert shuffled[0].tolist() == read[0][0][order].tolist()
+    assert shuffled[1] == pytest.approx(read[0][1][order])
+    result = ShadowRanks.of(read, [("user 0",), ("user 1", "user 2")], WORDS_READ.names)
+    assert result.members.tolist() == [[True, False, False], [False, True, True]]
+    assert result.ranks[1].tolist() == read[1][0].tolist()
+    assert (result.log_probs < 0).all()
 
 
 def test_counts_are_those_of_the_counted_users_for_everybody():
@@ -169,11 +171,11 @@ def test_counts_are_those_of_the_counted_users_for_everybody():
             words.update(split)
             pairs.update(zip([before, *split[:-1]], split, strict=True))
             before = "<eos>"  # no word comes before the first text of all
-    for text, place in zip(WORDS_READ.texts, WORDS_READ.positions, strict=True):
+    for text, index in zip(WORDS_READ.texts, WORDS_READ.positions, strict=True):
         own = [w if w in WORDS.words else "<unk>" for w in list(CORPUS)[text].split()]
-        last = own[place - 1] if place else "<eos>"
-        counts = (words[own[place]], pairs[last, own[place]], words[last])
-        wanted.append([*np.log1p(counts), place])
+        last = own[index - 1] if index else "<eos>"
+        counts = (words[own[index]], pairs[last, own[index]], words[last])
+        wanted.append([*np.log1p(counts), index])
     counts = WordCounts.of_users(READ, [1], len(WORDS))
     np.testing.assert_allclose(counts.features(WORDS_READ), np.array(wanted))
     assert not WordCounts.of([], len(WORDS)).features(WORDS_READ)[:, :3].any()
@@ -189,10 +191,10 @@ SHADOWS = shadows_of(QUERIES, 6, half_of=FITTED)
 
 def test_a_typical_rank_is_the_geometric_mean_over_models_that_did_not_read_its_user():
     asked = queries_of(6, texts=2, words=5)
-    found = shadows_of(asked, 4, half_of=np.arange(4))  # no model read users 4 and 5
-    typical = found.typical_ranks(asked, seed=0)
+    result = shadows_of(asked, 4, half_of=np.arange(4))  # no model read users 4 and 5
+    typical = result.typical_ranks(asked, seed=0)
     for word, user in enumerate(asked.users):
-        logs = np.log(found.ranks[:, word][~found.seen[:, user]])
+        logs = np.log(result.ranks[:, word][~result.members[:, user]])
         means = [np.exp(np.mean(pair)) for pair in combinations(logs, 2)]
         assert any(typical[word] == pytest.approx(mean) for mean in means)
     with pytest.raises(DataError, match="members for every reference model"):
@@ -210,9 +212,9 @@ def area(scores):
 
 @pytest.mark.slow
 def test_members_score_above_others_and_these_around_zero():
-    found = [of_users(score_words, k=20, seed=seed) for seed in range(3)]
-    assert np.mean([area(scores) for scores in found]) > 0.9
-    inside, outside = (np.mean([scores[who] for scores in found]) for who in (MEMBERS, OTHERS))
+    result = [of_users(score_words, k=20, seed=seed) for seed in range(3)]
+    assert np.mean([area(scores) for scores in result]) > 0.9
+    inside, outside = (np.mean([scores[who] for scores in result]) for who in (MEMBERS, OTHERS))
     assert abs(outside) < 0.3 * inside
     few = {
         how: np.mean([area(of_users(how, k=3, seed=seed)) for seed in range(3)])
@@ -223,13 +225,13 @@ def test_members_score_above_others_and_these_around_zero():
 
 def test_surprise_takes_over_if_shadow_models_teach_nothing():
     few = words_of(QUERIES, MEMBERS, k=20, shadows=shadows_of(QUERIES, 2, half_of=FITTED))
-    blind = replace(SHADOWS, seen=np.zeros_like(SHADOWS.seen))
+    blind = replace(SHADOWS, members=np.zeros_like(SHADOWS.members))
     for words in (few, words_of(QUERIES, MEMBERS, k=20, shadows=blind)):
         assert log_odds(words, FITTED, seed=0) is None
         np.testing.assert_array_equal(score_words(words, FITTED), surprise_words(words, FITTED))
-    seen = SHADOWS.seen.copy()
+    seen = SHADOWS.members.copy()
     seen[:, 31] = True
-    read_by_all = words_of(QUERIES, MEMBERS, shadows=replace(SHADOWS, seen=seen))
+    read_by_all = words_of(QUERIES, MEMBERS, shadows=replace(SHADOWS, members=seen))
     with pytest.raises(DataError, match="members for every reference"):
         surprise_words(read_by_all, FITTED)
 

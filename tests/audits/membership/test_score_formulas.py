@@ -6,14 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.audits.membership.made_texts import auc, said_of
+from tests.audits.membership.made_texts import auc, statistics_of
 from vestige.audits.membership.text_scores import (
     EPSILON,
     SCORES,
     CalibratedGain,
-    Shadow,
+    ShadowStatistics,
     WeightedGains,
-    unread_means,
+    non_member_means,
     zlib_score,
 )
 from vestige.models.token_statistics import TokenStatistics, first_tokens
@@ -23,8 +23,8 @@ LENGTHS = (1, 2, 3, 7, 20, 64)
 
 def statistics(seed: int) -> TokenStatistics:
     """Of random distributions over 30 tokens."""
-    chance, tokens = np.random.default_rng(seed), sum(LENGTHS)
-    logits = chance.normal(size=(tokens, 30)) * 2
+    rng, tokens = np.random.default_rng(seed), sum(LENGTHS)
+    logits = rng.normal(size=(tokens, 30)) * 2
     log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
     own = np.random.default_rng(9).integers(0, 30, tokens)
     p = np.exp(log_probs)
@@ -90,11 +90,11 @@ NAIVE = {
 
 @pytest.mark.parametrize("name", SCORES)
 def test_a_score_is_its_formula_and_rises_with_what_the_target_knows(name):
-    found = SCORES[name](target=TARGET, base=BASE)
+    result = SCORES[name](target=TARGET, base=BASE)
     pairs = zip(texts_of(TARGET), texts_of(BASE), strict=True)
-    assert found == pytest.approx([NAIVE[name](*pair) for pair in pairs], rel=1e-4, abs=1e-5)
+    assert result == pytest.approx([NAIVE[name](*pair) for pair in pairs], rel=1e-4, abs=1e-5)
     better = replace(TARGET, log_probs=TARGET.log_probs / 2)
-    assert (SCORES[name](target=better, base=BASE) > found).all()
+    assert (SCORES[name](target=better, base=BASE) > result).all()
 
 
 def test_rmia_orders_texts_as_the_share_of_the_population_that_they_dominate():
@@ -119,11 +119,11 @@ EVEN = np.arange(TEXTS) % 2 == 0
 
 def fine_tuned(seed, gain=0.0):
     """Statistics of a target and of its base."""
-    chance = np.random.default_rng(seed)
-    base = -chance.gamma(2, 1.5, TEXTS * LENGTH)
+    rng = np.random.default_rng(seed)
+    base = -rng.gamma(2, 1.5, TEXTS * LENGTH)
     spread = 0.05 - 0.3 * base
-    change = spread * (0.5 + chance.normal(size=base.size)) + gain * np.repeat(EVEN, LENGTH)
-    own = said_of(base, length=LENGTH, tokens=chance.integers(0, 50, base.size))
+    change = spread * (0.5 + rng.normal(size=base.size)) + gain * np.repeat(EVEN, LENGTH)
+    own = statistics_of(base, length=LENGTH, tokens=rng.integers(0, 50, base.size))
     return replace(own, log_probs=(base + change).astype(np.float32)), own
 
 
@@ -157,54 +157,59 @@ FEW = 60
 
 
 def fine_tunes(seed, *, gain, count=4):
-    chance = np.random.default_rng(seed)
-    base = -chance.gamma(2, 1.5, FEW * LENGTH)
-    kind = np.repeat(chance.normal(0, 1, FEW), LENGTH)
-    tokens = chance.integers(0, 50, base.size)
+    rng = np.random.default_rng(seed)
+    base = -rng.gamma(2, 1.5, FEW * LENGTH)
+    kind = np.repeat(rng.normal(0, 1, FEW), LENGTH)
+    tokens = rng.integers(0, 50, base.size)
     for _ in range(count):
-        seen = chance.permutation(np.arange(FEW) % 2 == 0)
-        noise = chance.normal(0, 0.5, base.size)
+        seen = rng.permutation(np.arange(FEW) % 2 == 0)
+        noise = rng.normal(0, 0.5, base.size)
         target = base + 0.5 * kind + noise + gain * np.repeat(seen, LENGTH)
         read = np.minimum(target, -1e-3)
-        yield Shadow(*(said_of(one, length=LENGTH, tokens=tokens) for one in (read, base)), seen)
+        target, of_base = (statistics_of(one, length=LENGTH, tokens=tokens) for one in (read, base))
+        yield ShadowStatistics(target, of_base, seen)
 
 
-def unread(shadows):
+def reference_of(shadows):
     log_probs = [one.target.log_probs for one in shadows]
-    return unread_means(log_probs, [one.seen for one in shadows], shadows[0].base)
+    return non_member_means(log_probs, [one.members for one in shadows], shadows[0].base)
 
 
 def weighted_auc(seed, gain):
     learned = WeightedGains.fit(list(fine_tunes(seed, gain=gain)))
     target, *others = fine_tunes(seed + 1000, gain=gain, count=5)
-    return auc(learned.scores(target.target, target.base, unread(others)), target.seen), target
+    return auc(
+        learned.scores(target.target, target.base, reference_of(others)), target.members
+    ), target
 
 
 def test_fine_tunes_that_did_not_read_a_text_show_what_its_kind_gains():
     beside, target = weighted_auc(1, 0.3)
     ratio = target.target.log_probs - target.base.log_probs
-    assert beside > 0.85 > 0.75 > auc(ratio.reshape(FEW, LENGTH).mean(1), target.seen)
+    assert beside > 0.85 > 0.75 > auc(ratio.reshape(FEW, LENGTH).mean(1), target.members)
     nothing = [weighted_auc(100 + seed, 0.0)[0] for seed in range(8)]
     assert abs(np.mean(nothing) - 0.5) < 0.08
 
 
-def test_the_unread_mean_is_of_those_that_did_not_read_and_else_of_the_base():
+def test_the_mean_is_over_shadows_not_trained_on_a_text_and_else_the_base():
     shadows = list(fine_tunes(3, gain=0.3, count=3))
-    found = unread(shadows).reshape(FEW, LENGTH)
+    result = reference_of(shadows).reshape(FEW, LENGTH)
     for text in range(FEW):
         own = slice(text * LENGTH, (text + 1) * LENGTH)
-        values = [each.target.log_probs[own] for each in shadows if not each.seen[text]]
-        naive = np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
-        np.testing.assert_allclose(found[text], naive, rtol=1e-6)
+        values = [each.target.log_probs[own] for each in shadows if not each.members[text]]
+        expected = (
+            np.mean(values, axis=0, dtype=float) if values else shadows[0].base.log_probs[own]
+        )
+        np.testing.assert_allclose(result[text], expected, rtol=1e-6)
 
 
 def test_shadow_models_are_compared_only_where_another_left_the_text_unread():
     [only], [target] = (fine_tunes(seed, gain=2.0, count=1) for seed in (4, 5))
     learned = WeightedGains.fit([only])
     assert not learned.over_shadows
-    assert auc(learned.scores(target.target, target.base), target.seen) > 0.9
+    assert auc(learned.scores(target.target, target.base), target.members) > 0.9
     one, two = fine_tunes(7, gain=0.3, count=2)
-    two = replace(two, seen=~one.seen)
+    two = replace(two, members=~one.members)
     assert not WeightedGains.fit([one, two]).over_shadows
     three, four = (replace(each, base=one.base) for each in fine_tunes(8, gain=0.3, count=2))
-    assert WeightedGains.fit([one, two, three, replace(four, seen=~three.seen)]).over_shadows
+    assert WeightedGains.fit([one, two, three, replace(four, members=~three.members)]).over_shadows

@@ -63,8 +63,8 @@ def test_a_flipped_bit_anywhere_changes_no_answer(path):
         flipped[place] ^= 1
         path.write_bytes(flipped)
         with Store(path) as store:
-            found = cached(store)
-        assert all(answer in (None, known) for answer, known in zip(found, first, strict=True))
+            result = cached(store)
+        assert all(answer in (None, known) for answer, known in zip(result, first, strict=True))
 
 
 def test_half_a_character_is_a_word_like_others(path):
@@ -113,7 +113,7 @@ def service(ask, folder, *, texts=MINE, policy=None, **options):
 
 def contexts_of(one):
     """The contexts of the queried words, naively."""
-    words, texts = one.inputs.queries, list(one.inputs.texts.together())
+    words, texts = one.inputs.queries, list(one.inputs.texts.all_texts())
     places = zip(words.texts.tolist(), words.positions.tolist(), strict=True)
     return [tuple(texts[text].split()[:at]) for text, at in places]
 
@@ -140,7 +140,7 @@ def test_a_budget_must_cover_the_different_contexts(tmp_path):
         """Before words are selected each user may take all calls, and one is tried."""
         return sum(min(2, words) for words in one.inputs.queries.counts().tolist()) + 1
 
-    informative = QueryPolicy(how="informative", calls=2, k=2)
+    informative = QueryPolicy(select="informative", calls=2, k=2)
     for policy, needed_by, message in (
         (None, lambda one: len(set(contexts_of(one))), "needs {} queries"),
         (informative, most, "needs up to {} queries"),
@@ -154,10 +154,10 @@ def test_a_budget_must_cover_the_different_contexts(tmp_path):
 def test_words_beyond_the_budget_have_no_rank(tmp_path):
     ask = Recorded()
     one = service(ask, tmp_path, budget=2)
-    found = one.ranks(one.inputs.queries)
+    result = one.ranks(one.inputs.queries)
     answered = {context.words for context in ask.contexts}
     assert len(ask.contexts) == 2
-    assert (found > 0).tolist() == [words in answered for words in contexts_of(one)]
+    assert (result > 0).tolist() == [words in answered for words in contexts_of(one)]
 
 
 def test_cached_ranks_are_named_by_weights_texts_and_words(tmp_path):

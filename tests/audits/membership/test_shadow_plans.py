@@ -7,7 +7,7 @@ import pytest
 from tests.audits.told import Told
 from vestige import results
 from vestige.audits.membership.membership import ShadowOptions
-from vestige.audits.membership.shadows import described, plan_shadows
+from vestige.audits.membership.shadows import plan_record, plan_shadows
 from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.session import Session
@@ -51,13 +51,13 @@ def trained(tmp_path):
 
 def test_without_a_record_the_training_is_the_presets():
     assert plan(target(), shadows=0) is None
-    found = plan(target(), seed=9)
-    assert (found.models, found.count, found.seed) == ((OWN,), 4, 9)
-    assert found.training.epochs == USUAL.training.epochs
+    result = plan(target(), seed=9)
+    assert (result.models, result.count, result.seed) == ((OWN,), 4, 9)
+    assert result.training.epochs == USUAL.training.epochs
     assert plan(target(None)).models == (USUAL.model,)
     for task in ("translation", "dialogue"):
         assert plan(target(None, task=task)).models == (preset_of(task).model,)
-    record = described(found)
+    record = plan_record(result)
     assert (record["models"][0]["name"], record["models"][0]["hidden_size"]) == ("LSTMConfig", 5)
     assert record["training"]["epochs"] == USUAL.training.epochs
 
@@ -72,8 +72,8 @@ def test_without_a_record_the_training_is_the_presets():
 )  # fmt: skip
 def test_the_training_is_the_targets_up_to_the_epoch_that_was_kept(trained, options, wanted, line):
     log = Told()
-    found = plan(trained(), log, **options).training
-    assert (found.epochs, found.batch_size, found.learning_rate) == wanted
+    result = plan(trained(), log, **options).training
+    assert (result.epochs, result.batch_size, result.learning_rate) == wanted
     assert log.lines == [line]
 
 
@@ -85,10 +85,10 @@ def test_a_private_training_and_a_damaged_record_are_not_imitated(trained, recor
 
 
 def test_shapes_are_those_of_the_paper_or_of_the_given_size(trained):
-    found = plan(trained(), other_shapes=True, epochs=2)
-    assert [model.hidden_size for model in found.models] == list(range(64, 353, 32))
-    assert {type(model) for model in found.models} == {GRUConfig}
-    assert (found.training.epochs, found.training.momentum, found.count) == (2, 0.9, 4)
+    result = plan(trained(), other_shapes=True, epochs=2)
+    assert [model.hidden_size for model in result.models] == list(range(64, 353, 32))
+    assert {type(model) for model in result.models} == {GRUConfig}
+    assert (result.training.epochs, result.training.momentum, result.count) == (2, 0.9, 4)
     [wide] = plan(target(), hidden_size=9).models
     assert (wide.hidden_size, wide.embedding_size, wide.layers) == (9, 9, 1)
     [transformer] = plan(target(TransformerConfig()), hidden_size=66).models

@@ -7,7 +7,7 @@ import pytest
 
 from tests.audits.membership.made_texts import PASSED, cut_scores
 from vestige.audits.membership.report import LIMITS, TEXTS, UNDECIDED_SENTENCE, texts_finding
-from vestige.audits.membership.text_audit import Scored, audit_scores
+from vestige.audits.membership.text_audit import ScoredTexts, audit_scores
 from vestige.claims import Check
 from vestige.reports.page import render
 from vestige.reports.report import report_of
@@ -18,16 +18,16 @@ FACTS = {"score": "log-ratio", "texts_tokens": 60.0, "reference_tokens": 55.0}
 
 def made(used, never, *, gain=3.0, known=0, reference=200, checks=PASSED):
     """An audit of texts of which so many were used; their excerpts are hostile."""
-    chance = np.random.default_rng(0)
-    parts = [cut_scores(n, g, chance) for n, g in ((used, gain), (never, 0.0)) if n]
+    rng = np.random.default_rng(0)
+    parts = [cut_scores(n, g, rng) for n, g in ((used, gain), (never, 0.0)) if n]
     texts = parts[0] if len(parts) == 1 else parts[0] + parts[1]
     excerpts = [f"<b>Rosalind {n}</b> \x1b[31m" for n in range(used + never)]
     return audit_scores(
-        Scored(texts),
-        Scored(cut_scores(reference, 0.0, chance)),
-        Scored(cut_scores(known, gain, chance)) if known else None,
+        ScoredTexts(texts),
+        ScoredTexts(cut_scores(reference, 0.0, rng)),
+        ScoredTexts(cut_scores(known, gain, rng)) if known else None,
         checks=checks,
-        more_columns={"length": texts.lengths.tolist(), "text": excerpts},
+        text_columns={"length": texts.lengths.tolist(), "text": excerpts},
         facts=FACTS,
     )
 
@@ -37,8 +37,8 @@ def known_members():
     return made(12, 28, known=40)
 
 
-def notices_of(found):
-    return " ".join(report_of(run_of(found), show_secrets=False).notices)
+def notices_of(result):
+    return " ".join(report_of(run_of(result), show_secrets=False).notices)
 
 
 def test_used_texts_are_bounded_from_both_sides_or_the_missing_bound_is_explained(known_members):

@@ -16,8 +16,8 @@ CHAIN = Chain(150, 0.2)
 
 
 def texts(count, seed):
-    chance = np.random.default_rng(seed)
-    return CHAIN.texts(chance.integers(8, 40, count), chance)
+    rng = np.random.default_rng(seed)
+    return CHAIN.texts(rng.integers(8, 40, count), rng)
 
 
 def corpus(*lists):
@@ -33,8 +33,8 @@ TUNED = CHAIN.counted((PUBLIC, 1), (USED, 3), (KNOWN, 3))
 BOTH = {"texts": corpus(USED, NEVER), "reference": corpus(REFERENCE)}
 
 
-def audit(model=TUNED, **given):
-    return membership(model, **{"base": BASE, **BOTH, **given})
+def audit(model=TUNED, **options):
+    return membership(model, **{"base": BASE, **BOTH, **options})
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def plain():
 
 @pytest.mark.slow
 def test_used_texts_are_found_and_their_number_is_bounded():
-    found = audit(used=corpus(KNOWN))
-    summary = found.summary
+    result = audit(used=corpus(KNOWN))
+    summary = result.summary
     assert (summary["verdict"], summary["score"]) == (LEAK, "error-zone")
-    assert audited(found, "named")[:20].sum() >= 15
-    assert audited(found, "named")[20:].sum() <= 2
+    assert audited(result, "named")[:20].sum() >= 15
+    assert audited(result, "named")[20:].sum() <= 2
     assert summary["at_least"] <= 20 <= summary["at_most"]
-    assert not found.claim.failed
+    assert not result.claim.failed
     clean = audit(texts=corpus(NEVER, MORE[:30]), used=corpus(KNOWN))
     assert clean.verdict == NO_LEAK
     assert clean.summary["at_most"] <= 8
@@ -79,9 +79,9 @@ def test_texts_of_which_half_the_words_are_unknown_are_undecided():
     def half_unknown(own):
         return corpus([" ".join(f"{word} x{word}" for word in text.split()) for text in own])
 
-    found = audit(texts=half_unknown([*NEVER, *MORE]), reference=half_unknown(REFERENCE))
-    assert found.verdict == UNDECIDED
-    assert any("50% of the tokens were read" in one for one in found.claim.reasons)
+    result = audit(texts=half_unknown([*NEVER, *MORE]), reference=half_unknown(REFERENCE))
+    assert result.verdict == UNDECIDED
+    assert any("50% of the tokens were read" in one for one in result.claim.reasons)
 
 
 # Units: near-duplicates count once, and authors are compared as wholes.
@@ -92,8 +92,8 @@ def near(text, seed):
     return f" {text.upper().rpartition(' ')[0]} {CHAIN.words[seed]}"
 
 
-def independence(found):
-    return next(one.sentence for one in found.claim.checks if one.name == "independent")
+def independence(result):
+    return next(one.sentence for one in result.claim.checks if one.name == "independent")
 
 
 @pytest.mark.slow
@@ -126,15 +126,15 @@ def test_authors_are_compared_as_wholes_if_they_are_known():
     def by(texts, mark):
         return Corpus.from_texts(texts, users=[f"{mark}{n // 4}" for n in range(len(texts))])
 
-    given = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
-    summary = audit(used=by(KNOWN, "u"), **given).summary
+    options = {"texts": by([*USED, *NEVER], "t"), "reference": by(REFERENCE, "r")}
+    summary = audit(used=by(KNOWN, "u"), **options).summary
     assert (summary["units"], summary["listed"], summary["authors"]) == ("authors", 10, 10)
     assert (summary["reference_authors"], summary["known_used"]) == (38, 5)
     assert summary["verdict"] == LEAK
     with pytest.raises(DataError, match="`used` has no authors"):
-        audit(used=corpus(KNOWN), **given)
+        audit(used=corpus(KNOWN), **options)
     with pytest.raises(DataError, match="10 authors are in both"):
-        audit(**{**given, "reference": by(REFERENCE, "t")})
+        audit(**{**options, "reference": by(REFERENCE, "t")})
 
 
 # What is refused.
@@ -161,8 +161,8 @@ def test_lists_and_scores_that_cannot_be_compared_are_refused(change, message):
 def test_scores_that_are_not_finite_are_refused(monkeypatch):
     ask = statistics_module.token_statistics
 
-    def broken(*given, **more):
-        read = ask(*given, **more)
+    def broken(*options, **more):
+        read = ask(*options, **more)
         read.log_probs[3] = np.nan
         return read
 
@@ -191,10 +191,10 @@ def queried(monkeypatch):
 def test_a_second_command_reads_only_what_is_new(queried, plain, tmp_path):
     keep = {"statistics": tmp_path / "kept"}
 
-    def read_by(**given):
+    def read_by(**options):
         queried.clear()
-        found = audit(**given, **keep)
-        return sum(queried), found
+        result = audit(**options, **keep)
+        return sum(queried), result
 
     assert read_by() == (2 * (40 + 150), plain)
     assert read_by() == (0, plain)

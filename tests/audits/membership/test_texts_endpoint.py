@@ -26,8 +26,8 @@ CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")
 
 
 def texts_of(count, *, seed):
-    chance = np.random.default_rng(seed)
-    return Corpus.from_texts([" ".join(chance.choice(WORDS, 8)) for _ in range(count)])
+    rng = np.random.default_rng(seed)
+    return Corpus.from_texts([" ".join(rng.choice(WORDS, 8)) for _ in range(count)])
 
 
 MINE, NEVER = texts_of(6, seed=1), texts_of(30, seed=2)
@@ -48,8 +48,8 @@ def audit(target, **given):
     return membership(target, texts=MINE, reference=NEVER, **given)
 
 
-def scores(found):
-    return [row["score"] for row in found.rows][: len(MINE)]
+def scores(result):
+    return [row["score"] for row in result.rows][: len(MINE)]
 
 
 @pytest.mark.slow
@@ -61,17 +61,17 @@ def test_scores_are_those_of_the_model_without_the_first_token_and_no_text_is_se
     with serving(served) as url:
         at = f"openai:{url}#small"
         given = {"score": "log-ratio", "statistics": tmp_path}
-        found = audit(at, base=base, monitor=log, **given)
+        result = audit(at, base=base, monitor=log, **given)
         calls = len(served.asked)
         both, again = audit(at, base=at, **given), audit(at, score="loss", statistics=tmp_path)
     whole = audit(target, base=base, score="log-ratio")
-    assert (found.summary["score"], found.summary["tokens_alike"]) == ("log-ratio", 1)
-    assert np.corrcoef(scores(found), scores(whole))[0, 1] > 0.5
+    assert (result.summary["score"], result.summary["tokens_alike"]) == ("log-ratio", 1)
+    assert np.corrcoef(scores(result), scores(whole))[0, 1] > 0.5
     assert np.allclose(scores(both), 0)
     assert again.summary["score"] == "loss"
     cost = next(n for n, line in enumerate(log.lines) if "at most" in line)
     assert cost < next(n for n, line in enumerate(log.lines) if "The server's model is" in line)
-    assert found.summary["calls"] == calls
+    assert result.summary["calls"] == calls
     assert all(CONTROL.fullmatch(body["prompt"]) for body in served.asked[calls:])
     sent = [one for body in served.asked for one in np.atleast_1d(body["prompt"]).tolist()]
     texts = [one for one in sent if one and not CONTROL.fullmatch(one)]
@@ -124,38 +124,38 @@ def tuned(tmp_path_factory):
 def test_a_served_model_without_a_base_can_show_no_leak(tuned):
     _, model, texts, *_ = tuned
     with serving(Served(model)) as url:
-        found = membership(
+        result = membership(
             f"openai:{url}#small", texts=texts.take(range(100, 145)),
             reference=texts.take(range(200, 290)),
         )  # fmt: skip
-    assert (found.verdict, found.claim.failed) == (NO_LEAK, ())
+    assert (result.verdict, result.claim.failed) == (NO_LEAK, ())
 
 
 @pytest.mark.slow
 def test_shadow_models_make_up_for_a_server_that_shows_five_tokens(tuned, tmp_path):
     base, model, texts, seen, settings = tuned
-    mine = [*seen, *(place for place in range(100) if place not in seen)]
+    mine = [*seen, *(index for index in range(100) if index not in seen)]
     given = {"base": base, "texts": texts.take(mine), "reference": texts.take(range(100, 260))}
     given["statistics"] = tmp_path / "kept"
-    log, found = Told(), {}
+    log, result = Told(), {}
     with serving(Shifted(model, most=5)) as url:
         at = f"openai:{url}#small"
-        found["log-ratio"] = membership(at, score="log-ratio", monitor=log, **given)
-        found["learned"] = membership(
+        result["log-ratio"] = membership(at, score="log-ratio", monitor=log, **given)
+        result["learned"] = membership(
             at, shadow_texts=texts.take(range(260, 360)),
             shadows=replace(settings, shadows=4, shadow_dir=tmp_path / "shadows"), **given,
         )  # fmt: skip
-    summary = found["learned"].summary
+    summary = result["learned"].summary
     assert summary["score"] == "learned"
-    assert found["learned"].claim.test.significant
+    assert result["learned"].claim.test.significant
     # The base of this test is untrained.
     assert summary["verdict"] == UNDECIDED
-    assert "The base predicts text" in found["learned"].claim.reasons[0]
+    assert "The base predicts text" in result["learned"].claim.reasons[0]
     assert 0 < summary["tokens_expected"] < 1
     assert any("hides the log-probability of" in line for line in log.lines)
     # All tokens of a text are compared but the first, whether they are shown or estimated.
     lengths = [len(ids) - 1 for ids in base.vocabulary.encode_batch(list(texts.take(mine)))]
-    assert audited(found["learned"], "length").tolist() == lengths
+    assert audited(result["learned"], "length").tolist() == lengths
     used = np.arange(len(mine)) < len(seen)
-    area = {name: auc(-audited(one), used) for name, one in found.items()}
+    area = {name: auc(-audited(one), used) for name, one in result.items()}
     assert area["learned"] > max(0.7, area["log-ratio"] + 0.05)

@@ -24,7 +24,7 @@ def folder(tmp_path_factory):
     """An untrained Llama of some ten thousand weights."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    place = tmp_path_factory.mktemp("llama")
+    index = tmp_path_factory.mktemp("llama")
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300)
     config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=64, intermediate_size=64, num_hidden_layers=2,
@@ -32,13 +32,13 @@ def folder(tmp_path_factory):
         bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
     )  # fmt: skip
     torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(place)
-    vocabulary.save(place)
-    return place
+    LlamaForCausalLM(config).save_pretrained(index)
+    vocabulary.save(index)
+    return index
 
 
-def scores(found):
-    return [row["score"] for row in found.rows if row["kind"] == "audited"]
+def scores(result):
+    return [row["score"] for row in result.rows if row["kind"] == "audited"]
 
 
 @pytest.mark.slow
@@ -54,13 +54,13 @@ def test_scores_of_a_packed_model_are_nearly_those_of_the_model(folder, tmp_path
     )
     network.save_pretrained(tmp_path)
     load_model(folder).vocabulary.save(tmp_path)
-    found, plain = (
+    result, plain = (
         membership(tmp_path, base=folder, score="loss", **LISTS),
         membership(folder, **LISTS),
     )
-    assert scores(found) == pytest.approx(scores(plain), rel=0.05)
-    assert scores(found) != scores(plain)
-    assert found.record["models"]["target"]["path"] == str(tmp_path)
+    assert scores(result) == pytest.approx(scores(plain), rel=0.05)
+    assert scores(result) != scores(plain)
+    assert result.record["models"]["target"]["path"] == str(tmp_path)
 
 
 def test_without_bitsandbytes_the_remedy_is_an_installation(folder, tmp_path, monkeypatch):

@@ -41,22 +41,24 @@ def trained(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.parametrize(("score", "held_out"), [("calibrated", 160 // 3), ("zlib", 0)])
 def test_calibrated_and_zlib_scores_find_used_texts(trained, score, held_out):
-    found = membership(trained / "tuned", base=trained / "base", score=score, **LISTS)
-    assert found.summary["score"] == score
-    assert audited(found)[:20].mean() < audited(found)[20:].mean() - 0.1
-    assert found.summary["reference"] == 160 - held_out
+    result = membership(trained / "tuned", base=trained / "base", score=score, **LISTS)
+    assert result.summary["score"] == score
+    assert audited(result)[:20].mean() < audited(result)[20:].mean() - 0.1
+    assert result.summary["reference"] == 160 - held_out
 
 
 def test_the_zlib_score_of_a_whole_text_is_that_of_its_definition(trained):
     models = Snapshots.with_base(trained / "tuned", None, device="cpu", monitor=SILENT)
     lists = {"texts": USED.take(range(5)), "reference": REFERENCE}
     model, ids = models.target, models.target.vocabulary.encode_batch(list(lists["texts"]))
-    wanted = zlib_score(token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids])
+    expected = zlib_score(
+        token_statistics(model, ids), [model.vocabulary.decode(one) for one in ids]
+    )
     with cached_outputs(None, SILENT) as outputs:
         texts = AuditedTexts(lists, models.readings(lists, outputs), models, outputs)
-        found = score_texts("zlib", texts)["texts"].cut
-    last = found.cut_at(len(found.rungs) - 1)[0]
-    assert found.scores[:, last] == pytest.approx(wanted, rel=1e-4)
+        result = score_texts("zlib", texts)["texts"].scores
+    last = result.cut_at(len(result.rungs) - 1)[0]
+    assert result.scores[:, last] == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.slow
@@ -65,9 +67,9 @@ def test_shadow_models_are_trained_once_and_separate_used_texts_from_others(
 ):
     given = {"base": trained / "base", "shadow_texts": OTHERS, "statistics": tmp_path / "kept"}
     given |= {"shadows": ShadowOptions(shadows=2, shadow_dir=tmp_path / "shadows"), **LISTS}
-    found = membership(trained / "tuned", **given)
-    assert (found.summary["score"], found.verdict) == ("learned", LEAK)
-    assert audited(found)[:20].mean() < 0.1 < 0.3 < audited(found)[20:].mean()
+    result = membership(trained / "tuned", **given)
+    assert (result.summary["score"], result.verdict) == ("learned", LEAK)
+    assert audited(result)[:20].mean() < 0.1 < 0.3 < audited(result)[20:].mean()
     weights = (tmp_path / "shadows").rglob("*.safetensors")
     written = {file: file.stat().st_mtime_ns for file in weights}
     assert len(written) == 2 * 2
@@ -76,7 +78,7 @@ def test_shadow_models_are_trained_once_and_separate_used_texts_from_others(
         raise AssertionError("a text is read again")
 
     monkeypatch.setattr(statistics_module, "token_statistics", refuse)
-    assert membership(trained / "tuned", **given).summary == found.summary
+    assert membership(trained / "tuned", **given).summary == result.summary
     assert written == {file: file.stat().st_mtime_ns for file in written}
 
 

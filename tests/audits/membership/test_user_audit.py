@@ -11,10 +11,10 @@ from scipy import stats
 from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import queries_of, shadows_of, words_of
 from tests.reports.made_audits import checks_of
-from vestige.audits.membership.ranked_users import membership_audit
+from vestige.audits.membership.ranked_users import audit_ranked_words
 from vestige.audits.membership.ranked_words import RankedWords
-from vestige.audits.membership.user_audit import MOST_CUTS, cut_users, fewest_compared, judge_users
-from vestige.audits.membership.user_texts import FITTED, NonMembers, users_needed
+from vestige.audits.membership.user_audit import MAX_CUTS, cut_users, judge_users, min_compared
+from vestige.audits.membership.user_texts import MAX_FITTED, NonMembers, users_needed
 from vestige.data.token_queries import TokenQueries
 from vestige.errors import DataError
 from vestige.results import Result
@@ -26,11 +26,11 @@ KNOWN = NonMembers(fitted=tuple(FITTED_ON.tolist()), compared=tuple(COMPARED.tol
 
 def audit(words: RankedWords, users: Sequence[int], known: NonMembers = KNOWN) -> Result:
     """An audit whose checks of the texts passed."""
-    return membership_audit(words, audited=users, known=known, checks=checks_of(), seed=5)
+    return audit_ranked_words(words, audited=users, non_members=known, checks=checks_of(), seed=5)
 
 
-def nulls(found: Result) -> np.ndarray:
-    return np.array([row["p_value"] for row in found.rows if row["kind"] == "null"])
+def nulls(result: Result) -> np.ndarray:
+    return np.array([row["p_value"] for row in result.rows if row["kind"] == "null"])
 
 
 def queries_with(users: Sequence[int], names: int) -> TokenQueries:
@@ -51,44 +51,44 @@ def judged_words(scores: Sequence[float], own: int, **options):
 
 def test_members_are_found_and_others_are_not() -> None:
     words = words_of(QUERIES, MEMBERS)
-    found = audit(words, range(30))
-    assert found == audit(words, range(30))
-    called = dict(zip(audited(found, "user"), audited(found, "called"), strict=True))
+    result = audit(words, range(30))
+    assert result == audit(words, range(30))
+    called = dict(zip(audited(result, "user"), audited(result, "called"), strict=True))
     flags = np.array([called[f"user {place:04}"] for place in range(30)])
     assert flags[:15].mean() > 0.9
     assert flags[15:].sum() <= 2
-    assert found.claim.test.significant
-    assert found.summary["list_p_value"] < 0.001
-    assert (found.summary["calibrated_on"], found.summary["fitted_on"]) == (40, 20)
+    assert result.claim.test.significant
+    assert result.summary["list_p_value"] < 0.001
+    assert (result.summary["calibrated_on"], result.summary["fitted_on"]) == (40, 20)
 
 
 @pytest.mark.slow
 def test_p_values_are_uniform_where_nobody_was_in() -> None:
-    found = []
+    result = []
     for seed in range(200):
-        chance = np.random.default_rng(seed)
-        noise = chance.normal(0, 0.3, 90)[QUERIES.users] + chance.normal(size=len(QUERIES))
-        order = chance.permutation(90)
+        rng = np.random.default_rng(seed)
+        noise = rng.normal(0, 0.3, 90)[QUERIES.users] + rng.normal(size=len(QUERIES))
+        order = rng.permutation(90)
         judged = judge_users(QUERIES, noise, order[:1].tolist(), order[1:].tolist(), seed=seed)
-        found += judged.column("p_value")
-    assert stats.kstest(found, "uniform").pvalue > 0.01
-    assert np.mean(np.array(found) <= 0.05) < 0.11
+        result += judged.column("p_value")
+    assert stats.kstest(result, "uniform").pvalue > 0.01
+    assert np.mean(np.array(result) <= 0.05) < 0.11
 
 
 AGAINST, AUDITED, WORLDS = 59, 20, 60
 
 
-def many_short(chance: np.random.Generator, _: bool) -> list[int]:
-    return list(chance.integers(2, 9, chance.integers(5, 40)).tolist())
+def many_short(rng: np.random.Generator, _: bool) -> list[int]:
+    return list(rng.integers(2, 9, rng.integers(5, 40)).tolist())
 
 
 def few_against_many(_: np.random.Generator, audited: bool) -> list[int]:
     return [30] if audited else [300, 300]
 
 
-def heavy_tailed(chance: np.random.Generator, _: bool) -> list[int]:
-    count = 1 + int(np.exp(chance.normal(1, 1)))
-    return [max(1, int(n)) for n in np.exp(chance.normal(2, 0.8, min(count, 60)))]
+def heavy_tailed(rng: np.random.Generator, _: bool) -> list[int]:
+    count = 1 + int(np.exp(rng.normal(1, 1)))
+    return [max(1, int(n)) for n in np.exp(rng.normal(2, 0.8, min(count, 60)))]
 
 
 def by_word_count(layout, seed: int, gain: float = 0.0) -> np.ndarray:
@@ -96,8 +96,8 @@ def by_word_count(layout, seed: int, gain: float = 0.0) -> np.ndarray:
 
     The layout gives lengths of a user's texts; scores know nothing of them.
     """
-    chance = np.random.default_rng(seed)
-    lengths = [layout(chance, user >= AGAINST) for user in range(AGAINST + AUDITED)]
+    rng = np.random.default_rng(seed)
+    lengths = [layout(rng, user >= AGAINST) for user in range(AGAINST + AUDITED)]
     texts = np.array([length for own in lengths for length in own])
     users = np.repeat(np.arange(len(lengths)), [sum(own) for own in lengths])
     asked = replace(
@@ -105,7 +105,7 @@ def by_word_count(layout, seed: int, gain: float = 0.0) -> np.ndarray:
         texts=np.repeat(np.arange(len(texts)), texts).astype(np.int32),
         positions=np.concatenate([np.arange(length) for length in texts]).astype(np.int32),
     )
-    scores = chance.normal(size=len(users)) + chance.normal(0, 0.05, len(lengths))[users]
+    scores = rng.normal(size=len(users)) + rng.normal(0, 0.05, len(lengths))[users]
     scores += gain * (users >= AGAINST)
     audited_users = range(AGAINST, AGAINST + AUDITED)
     judged = judge_users(asked, scores, audited_users, range(AGAINST), seed=seed)
@@ -126,9 +126,9 @@ def test_p_values_hold_in_every_quarter_of_word_counts(layout) -> None:
 def test_who_writes_much_is_found_no_less_often_for_it() -> None:
     """Before everybody was cut to as many words, the heaviest were hardly ever found."""
     p_values = np.hstack([by_word_count(heavy_tailed, seed, gain=0.35) for seed in range(WORLDS)])
-    found = (p_values <= 0.05).mean(axis=1)
-    assert found[3] > 0.9 * found[2]
-    assert found[3] > 1.9 * found[0]
+    result = (p_values <= 0.05).mean(axis=1)
+    assert result[3] > 0.9 * result[2]
+    assert result[3] > 1.9 * result[0]
 
 
 @pytest.mark.slow
@@ -173,14 +173,14 @@ def test_nobody_is_flagged_unless_the_test_is_significant() -> None:
 
 def test_the_rows_hold_what_one_user_was_compared_with() -> None:
     shadows = shadows_of(QUERIES, 4, half_of=FITTED_ON)
-    found = audit(words_of(QUERIES, MEMBERS, gain=0.05, shadows=shadows), [4])
-    own, *others = found.rows
+    result = audit(words_of(QUERIES, MEMBERS, gain=0.05, shadows=shadows), [4])
+    own, *others = result.rows
     known = [row["score"] for row in others if row["kind"] == "known out"]
-    assert len(known) == found.summary["calibrated_on"]
+    assert len(known) == result.summary["calibrated_on"]
     assert own["p_value"] == (1 + sum(score >= own["score"] for score in known)) / (1 + len(known))
     assert (own["compared_with"], own["compared_words"]) == (len(known), own["words"])
-    assert len(nulls(found)) == 4
-    assert found.summary["null_below_rate"] == np.mean(nulls(found) <= 0.05)
+    assert len(nulls(result)) == 4
+    assert result.summary["null_below_rate"] == np.mean(nulls(result) <= 0.05)
     assert {row["user"] for row in others if row["kind"] == "null"} == {"user 0004"}
     assert all(row.keys() == own.keys() for row in others)
     pair = shadows_of(QUERIES, 2, half_of=FITTED_ON)  # neither leaves the other a reference
@@ -188,9 +188,9 @@ def test_the_rows_hold_what_one_user_was_compared_with() -> None:
 
 
 def test_a_user_without_words_is_not_called() -> None:
-    found = audit(words_of(QUERIES, MEMBERS).take(QUERIES.users != 3), [2, 3])
-    assert audited(found, "user").tolist() == ["user 0002", "user 0003"]
-    assert [audited(found, name)[1] for name in ("score", "p_value", "called")] == [None, 1, False]
+    result = audit(words_of(QUERIES, MEMBERS).take(QUERIES.users != 3), [2, 3])
+    assert audited(result, "user").tolist() == ["user 0002", "user 0003"]
+    assert [audited(result, name)[1] for name in ("score", "p_value", "called")] == [None, 1, False]
 
 
 @pytest.mark.parametrize("words", [17, 20, 21, 55])
@@ -219,7 +219,7 @@ def test_the_order_of_ones_texts_does_not_depend_on_who_else_is_there() -> None:
 def test_many_users_are_cut_to_few_different_numbers_of_words() -> None:
     asked = queries_with(np.repeat(np.arange(600), np.arange(1, 601)), 600)
     [cut] = cut_users(asked, np.ones(len(asked)), (range(600),), seed=0)
-    assert cut.rungs.size <= MOST_CUTS + 1
+    assert cut.rungs.size <= MAX_CUTS + 1
     assert (cut.lengths - cut.rungs[cut.cut_at(cut.rungs.size)] <= 3).all()
 
 
@@ -228,23 +228,23 @@ def test_many_users_are_cut_to_few_different_numbers_of_words() -> None:
 
 @pytest.mark.parametrize("users", [4, 5, 37, 1000])
 def test_groups_share_nobody_and_half_are_compared(users: int) -> None:
-    groups = NonMembers.drawn(range(users), seed=1)
+    groups = NonMembers.split(range(users), seed=1)
     assert sorted(groups.counted + groups.fitted + groups.compared) == list(range(users))
     assert len(groups.compared) == users - users // 2
-    assert len(groups.fitted) == min(FITTED, (users // 2 + 1) // 2)
-    assert NonMembers.drawn(range(users)[::-1], seed=1) == groups
+    assert len(groups.fitted) == min(MAX_FITTED, (users // 2 + 1) // 2)
+    assert NonMembers.split(range(users)[::-1], seed=1) == groups
 
 
 def test_a_small_reference_is_told_how_many_users_it_needs() -> None:
     few = replace(KNOWN, compared=KNOWN.compared[:18])
-    found = audit(words_of(QUERIES, MEMBERS, gain=2.0), [0], few)
-    assert not found.claim.test.possible
-    assert found.summary["calibration_needed"] == 19
-    assert found.summary["known_needed"] == users_needed(0.05) == 37
-    assert [len(NonMembers.drawn(range(n), seed=0).compared) for n in (37, 36)] == [19, 18]
-    assert [fewest_compared(n, 0.05) for n in (10, 19, 30, 38, 39, 101)] == [10, 19, 19, 19, 20, 51]
+    result = audit(words_of(QUERIES, MEMBERS, gain=2.0), [0], few)
+    assert not result.claim.test.possible
+    assert result.summary["calibration_needed"] == 19
+    assert result.summary["known_needed"] == users_needed(0.05) == 37
+    assert [len(NonMembers.split(range(n), seed=0).compared) for n in (37, 36)] == [19, 18]
+    assert [min_compared(n, 0.05) for n in (10, 19, 30, 38, 39, 101)] == [10, 19, 19, 19, 20, 51]
     with pytest.raises(DataError, match="4 or more are needed"):
-        NonMembers.drawn([40, 41, 42], seed=0)
+        NonMembers.split([40, 41, 42], seed=0)
     words = words_of(QUERIES, MEMBERS).take(QUERIES.users != 30)
     with pytest.raises(DataError, match="0 non-members with words to fit on and 40"):
         audit(words, [0], replace(KNOWN, fitted=(30,)))

@@ -8,7 +8,7 @@ import pytest
 from tests.audits.told import Told
 from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.user_inputs import Target, UserInputs, remote_of, remote_target
+from vestige.audits.membership.user_inputs import Target, UserInputs, parse_remote, remote_target
 from vestige.audits.membership.user_texts import UserTexts, read_user_texts
 from vestige.claims import Check
 from vestige.data.corpus import Corpus
@@ -27,9 +27,9 @@ COLUMNS = {"format": "auto", "text": "text", "user": None, "source": None, "limi
 
 def corpus_of(users, each=3, seed=0, sources=False):
     """Texts of 6 words, one of them unknown, so many of each user in turn."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     owners = [user for _ in range(each) for user in users]
-    texts = [" ".join([*chance.choice(WORDS, 5), "strange"]) for _ in owners]
+    texts = [" ".join([*rng.choice(WORDS, 5), "strange"]) for _ in owners]
     return Corpus.from_texts(texts, users=owners, sources=texts[::-1] if sources else None)
 
 
@@ -55,8 +55,17 @@ def inputs_of(parts):
 
 def read(texts, reference, *, seed=0, log=None, **given):
     columns = {name: given.pop(name, usual) for name, usual in COLUMNS.items()}
+    need_sources = given.pop("sources", False)
     run = session(seed=seed, monitor=log or Told())
-    return read_user_texts(run, texts, reference, columns=columns, **given)
+    run.arguments = {
+        "texts": texts,
+        "reference": reference,
+        "person": None,
+        "random_users": None,
+        **columns,
+        **given,
+    }
+    return read_user_texts(run, need_sources=need_sources)
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +84,8 @@ def test_texts_without_a_user_column_are_those_of_one_person(tmp_path):
     assert (named.texts.users, list(named.texts)) == (["carla"] * len(MINE), list(MINE))
     assert named.reference.users == OTHERS.users
     (tmp_path / "mine.jsonl").write_text('{"text": "a b"}\n{"text": "c"}\n')
-    found = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
-    assert (list(found), found.users) == (["a b", "c"], ["me", "me"])
+    result = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
+    assert (list(result), result.users) == (["a b", "c"], ["me", "me"])
     assert len(read(tmp_path / "mine.jsonl", OTHERS, limit=1).texts) == 1
     with pytest.raises(DataError, match='no column "body"'):
         read(tmp_path / "mine.jsonl", OTHERS, text="body", user="author")
@@ -91,8 +100,8 @@ def test_a_reference_without_users_has_two_remedies(tmp_path):
 
 
 def test_random_users_share_the_reference_evenly_and_keep_its_order():
-    chance = np.random.default_rng(0)
-    nobody = Corpus.from_texts(["".join(chance.choice(list("abcdefgh"), 12)) for _ in range(23)])
+    rng = np.random.default_rng(0)
+    nobody = Corpus.from_texts(["".join(rng.choice(list("abcdefgh"), 12)) for _ in range(23)])
     one, again, other = (
         read(MINE, nobody, random_users=5, seed=seed).reference for seed in (0, 0, 1)
     )
@@ -106,8 +115,8 @@ def test_random_users_share_the_reference_evenly_and_keep_its_order():
 def test_texts_without_a_user_are_left_out_and_counted():
     log = Told()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
-    found = read(mixed, OTHERS, log=log)
-    assert (list(found.texts), found.texts.users) == (["red", "blue"], ["ann", "ann"])
+    result = read(mixed, OTHERS, log=log)
+    assert (list(result.texts), result.texts.users) == (["red", "blue"], ["ann", "ann"])
     assert log.lines == ["--texts: 1 texts without a user are left out."]
     for place in ("texts", "reference"):
         nobody = {place: Corpus.from_texts(["a", "b"], users=["", ""])}
@@ -121,8 +130,8 @@ def test_users_on_both_sides_are_refused_unnamed_and_shared_texts_count_once():
     assert "p03" not in str(hidden.value)
     log = Told()
     reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
-    found = read(MINE, reference, log=log)
-    assert (list(found.texts), list(found.reference)) == (list(MINE), list(OTHERS))
+    result = read(MINE, reference, log=log)
+    assert (list(result.texts), list(result.reference)) == (list(MINE), list(OTHERS))
     assert log.lines == [
         f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out."
     ]
@@ -132,8 +141,8 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
     mine, others = (
         corpus_of(names, seed=seed, sources=True) for seed, names in enumerate([["ann"], NAMES])
     )
-    found, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
-    assert found.sources == [own[text] for text in found]
+    result, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
+    assert result.sources == [own[text] for text in result]
     assert read(mine, others).texts.sources is None
     with pytest.raises(DataError, match="`reference` has no column with what each text answers"):
         read(mine, OTHERS, sources=True)
@@ -143,12 +152,12 @@ def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
 
 
 def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs):
-    found = parts_of().groups(seed=5)
-    groups = (found.counted, found.fitted, found.compared)
+    result = parts_of().groups(seed=5)
+    groups = (result.counted, result.fitted, result.compared)
     assert sorted(name for group in groups for name in group) == NAMES
     assert [len(group) for group in groups] == [10, 10, 20]
     backwards = parts_of(reference=OTHERS.take(np.arange(len(OTHERS))[::-1]))
-    assert backwards.groups(seed=5) == found != parts_of().groups(seed=6)
+    assert backwards.groups(seed=5) == result != parts_of().groups(seed=6)
     own = parts_of().reference_of(("p01", "p02"), ("p07",))
     pairs = zip(OTHERS, OTHERS.users, strict=True)
     assert list(own) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
@@ -156,7 +165,7 @@ def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs
     assert {names[place] for place in inputs.audited} == {"ann", "bob"}
     for group in ("fitted", "compared", "counted"):
         wanted = getattr(inputs.texts.groups(seed=0), group)
-        assert [names[n] for n in getattr(inputs.known, group)] == list(wanted)
+        assert [names[n] for n in getattr(inputs.non_members, group)] == list(wanted)
 
 
 # Words.
@@ -164,17 +173,17 @@ def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs
 
 def test_known_words_of_all_but_the_counted_are_queried_and_theirs_alone_are_counted(inputs):
     counted = inputs.texts.groups(seed=0).counted
-    together = inputs.texts.together()
+    all_texts = inputs.texts.all_texts()
     expected = [
         (place, at, word)
-        for place, (text, user) in enumerate(zip(together, together.users, strict=True))
+        for place, (text, user) in enumerate(zip(all_texts, all_texts.users, strict=True))
         for at, word in enumerate(text.split())
         if word in WORDS and user not in counted
     ]
     queries = inputs.queries
     words = map(inputs.target.vocabulary.piece, queries.tokens.tolist())
-    found = zip(queries.texts.tolist(), queries.positions.tolist(), words, strict=True)
-    assert list(found) == expected
+    result = zip(queries.texts.tolist(), queries.positions.tolist(), words, strict=True)
+    assert list(result) == expected
     naive = Counter(" ".join(inputs.texts.reference_of(counted)).split())
     counts = {word: int(inputs.counts.words[2 + n]) for n, word in enumerate(WORDS)}
     assert counts == {word: naive[word] for word in WORDS}
@@ -192,7 +201,7 @@ def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     target = remote_target(session(), "ask", lambda contexts: [], parts.reference, options)
     pairs = UserInputs.of(target, parts, QueryPolicy(k=3))
     contexts, _ = pairs.contexts(pairs.queries)
-    sources = parts.together().sources
+    sources = parts.all_texts().sources
     assert [one.source for one in contexts] == [sources[n] for n in pairs.queries.texts]
 
 
@@ -209,26 +218,30 @@ def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     ],
 )  # fmt: skip
 def test_an_audit_that_cannot_succeed_is_refused(parts, rate, message):
-    inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).check(1 / 21 + 1e-9)
+    inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).require_enough(1 / 21 + 1e-9)
     with pytest.raises(DataError, match=message):
-        inputs_of(parts).check(rate)
+        inputs_of(parts).require_enough(rate)
 
 
 # Target.
 
 
 def test_a_function_is_queried_about_the_most_frequent_words_of_the_reference():
-    assert remote_of("some/path") is None
-    assert remote_of(len) is len
+    assert parse_remote("some/path") is None
+    assert parse_remote(len) is len
     text = Corpus.from_texts(["red red red blue blue lamp"])
-    found = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
-    words = {found.vocabulary.piece(n) for n in range(found.vocab_size)}
+    result = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
+    words = {result.vocabulary.piece(n) for n in range(result.vocab_size)}
     assert words == {"<unk>", "<eos>", "red", "blue"}
-    assert (found.source_vocabulary, found.record["path"], found.task) == (None, "m:f", "next-word")
+    assert (result.source_vocabulary, result.record["path"], result.task) == (
+        None,
+        "m:f",
+        "next-word",
+    )
 
 
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])
 def test_a_model_with_attention_translates_and_one_without_answers(attention, task):
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3, attention=attention)
-    found = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
-    assert (found.task, found.source_vocabulary, found.vocab_size) == (task, VOCABULARY, 32)
+    result = Target.local("m", Seq2SeqModel(VOCABULARY, VOCABULARY, config), {})
+    assert (result.task, result.source_vocabulary, result.vocab_size) == (task, VOCABULARY, 32)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.reports.made_audits import KNOWN, audit_of, checks_of
-from vestige.audits.membership.report import LISTED, UNDECIDED_SENTENCE
+from vestige.audits.membership.report import MAX_LISTED, UNDECIDED_SENTENCE
 from vestige.errors import RunError
 from vestige.reports.page import render
 from vestige.reports.report import report_of
@@ -77,9 +77,9 @@ def test_the_most_exposed_users_are_in_a_table_without_their_names(saved):
         command=["vestige", "membership", "m", "--person", "Rosalind"],
     )
     [listing] = report_of(run, show_secrets=False).tables
-    assert listing.title == f"Smallest p-values ({40 - LISTED} more in the run folder)"
+    assert listing.title == f"Smallest p-values ({40 - MAX_LISTED} more in the run folder)"
     assert listing.rows[0] == ("1 · ▪▪▪", "no", "0.0074", "0 of 134", "0.200", "240")
-    assert len(listing.rows) == LISTED
+    assert len(listing.rows) == MAX_LISTED
     assert report_of(run, show_secrets=True).tables[0].rows[0][0] == "1 · Rosalind 0"
     assert "Rosalind" not in render([run], show_secrets=False)
     assert "Rosalind" in render([run], show_secrets=True)

@@ -52,14 +52,14 @@ def plain():
 @pytest.mark.slow
 @pytest.mark.parametrize("top_k", [None, 20])
 def test_members_are_found_from_all_or_from_a_few_tokens(top_k):
-    found = based(top_k=top_k)
-    p_values = dict(zip(audited(found, "user"), audited(found), strict=True))
+    result = based(top_k=top_k)
+    p_values = dict(zip(audited(result, "user"), audited(result), strict=True))
     inside, outside = (
         np.mean([p for name, p in p_values.items() if name.startswith(mark)])
         for mark in ("in", "out")
     )
     assert inside < 0.15 < 0.3 < outside
-    assert found.summary["k"] == (top_k or len(CHAIN.vocabulary))
+    assert result.summary["k"] == (top_k or len(CHAIN.vocabulary))
 
 
 @pytest.mark.slow
@@ -97,9 +97,9 @@ def half_unknown(texts):
 
 def near_copies():
     """Texts of nine users that are three with other last words."""
-    chance, owners = np.random.default_rng(8), [f"u{n // 5}" for n in range(45)]
+    rng, owners = np.random.default_rng(8), [f"u{n // 5}" for n in range(45)]
     starts = [text.rpartition(" ")[0] for text in list(INSIDE)[:3] for _ in range(15)]
-    texts = [f"{start} {CHAIN.words[int(chance.integers(80))]}" for start in starts]
+    texts = [f"{start} {CHAIN.words[int(rng.integers(80))]}" for start in starts]
     return Corpus.from_texts(texts, users=owners)
 
 
@@ -118,19 +118,19 @@ def half_of_the_words(texts):
     ],
 )
 def test_a_check_that_fails_leaves_it_undecided(texts, check):
-    found = based(texts=texts)
-    assert (found.verdict, check in failed(found)) == (UNDECIDED, True)
+    result = based(texts=texts)
+    assert (result.verdict, check in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
 def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch, plain):
-    ask, chance = statistics_module.token_statistics, np.random.default_rng(0)
+    ask, rng = statistics_module.token_statistics, np.random.default_rng(0)
 
     def disturbed(*given, **more):
-        found = ask(*given, **more)
-        columns = {n: getattr(found, n) for n in ("log_probs", "means", "deviations")}
-        return replace(found, **{
-            name: (one * (1 + 1e-7 * chance.standard_normal(one.shape))).astype(np.float32)
+        result = ask(*given, **more)
+        columns = {n: getattr(result, n) for n in ("log_probs", "means", "deviations")}
+        return replace(result, **{
+            name: (one * (1 + 1e-7 * rng.standard_normal(one.shape))).astype(np.float32)
             for name, one in columns.items()
         })  # fmt: skip
 
@@ -167,9 +167,9 @@ FEW = tuple(f"w{n}" for n in range(20))
 
 
 def texts_of(names, *, seed):
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     owners = [name for name in names for _ in range(4)]
-    return Corpus.from_texts([" ".join(chance.choice(FEW, 8)) for _ in owners], users=owners)
+    return Corpus.from_texts([" ".join(rng.choice(FEW, 8)) for _ in owners], users=owners)
 
 
 MINE = texts_of(["me", "you"], seed=1)
@@ -235,9 +235,9 @@ def test_ranks_are_kept_and_belong_to_one_audit(model, tmp_path):
     with pytest.raises(RunError, match="other settings: texts"):
         audit(model, texts_of(["you"], seed=3), out=tmp_path / "out")
     log = Told()
-    found = audit(model, out=tmp_path / "out", monitor=log)
+    result = audit(model, out=tmp_path / "out", monitor=log)
     assert "reading the texts" not in log.tasks
-    assert found.rows == audit(model).rows
+    assert result.rows == audit(model).rows
     assert names_in(tmp_path) == {"out"}
 
 

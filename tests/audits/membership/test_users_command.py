@@ -29,15 +29,15 @@ def loud(contexts):
 
 def texts_of(users, *, seed):
     """A Markov chain for everybody, in which each user likes some words."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     rows = []
     for user in users:
         likes = np.ones(WORDS)
-        likes[chance.choice(WORDS, LIKED, replace=False)] = 16
+        likes[rng.choice(WORDS, LIKED, replace=False)] = 16
         moves = (CHAIN * likes / (CHAIN * likes).sum(axis=1, keepdims=True)).cumsum(axis=1)
         for _ in range(EACH):
-            place, words = int(chance.integers(WORDS)), []
-            for lot in chance.random(LENGTH):
+            place, words = int(rng.integers(WORDS)), []
+            for lot in rng.random(LENGTH):
                 place = min(int(np.searchsorted(moves[place], lot)), WORDS - 1)
                 words.append(f"w{place}")
             rows.append({"who": user, "text": " ".join(words), "before": " ".join(words[::-1])})
@@ -82,9 +82,9 @@ def audit(world, shell, tmp_path, monkeypatch):
 
     def run(model, texts, *words, out="out", shadow_dir=world / "shadows"):
         model = model if ":" in model else world / model
-        given = ("--texts", world / texts, "--reference", world / "reference.jsonl")
+        options = ("--texts", world / texts, "--reference", world / "reference.jsonl")
         words += () if shadow_dir is None else ("--shadow-dir", shadow_dir)
-        words = ("--unit", "user", *given, *OWN, *words, "--out", tmp_path / out)
+        words = ("--unit", "user", *options, *OWN, *words, "--out", tmp_path / out)
         done = shell("membership", model, *words)
         assert done.finished, done.stderr
         return done, results.load(tmp_path / out)

@@ -21,9 +21,9 @@ TRANSLATOR = Seq2SeqModel(
 
 def texts_of(names, *, words=CHAIN.words, seed):
     """Four texts of eight random words of each user."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     owners = [name for name in names for _ in range(4)]
-    return Corpus.from_texts([" ".join(chance.choice(words, 8)) for _ in owners], users=owners)
+    return Corpus.from_texts([" ".join(rng.choice(words, 8)) for _ in owners], users=owners)
 
 
 MINE = texts_of(["me", "you"], seed=1)
@@ -134,9 +134,9 @@ def test_a_module_without_a_usable_function_is_refused(name, message, tmp_path, 
 @pytest.mark.parametrize("option", ["out", "shadow_dir"])
 def test_a_folder_in_the_place_of_a_file_is_refused(option, tmp_path):
     (tmp_path / "letter").write_text("mine")
-    place = tmp_path / "letter" if option == "shadow_dir" else tmp_path / "letter" / "out"
+    index = tmp_path / "letter" if option == "shadow_dir" else tmp_path / "letter" / "out"
     with pytest.raises(VestigeError, match="letter"):
-        audit(**{"shadows": 2, "epochs": 1, "hidden_size": 4, option: place})
+        audit(**{"shadows": 2, "epochs": 1, "hidden_size": 4, option: index})
     assert (tmp_path / "letter").read_text() == "mine"
 
 

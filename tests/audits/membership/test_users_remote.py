@@ -15,7 +15,7 @@ from tests.audits.told import Told
 from tests.models.narrowed import narrow
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from vestige.audits.membership import service as service_module
-from vestige.audits.membership.service import ENDINGS, server_cost
+from vestige.audits.membership.service import CALLS_PER_WORD, server_cost
 from vestige.audits.update.diff import diff
 from vestige.claims import UNDECIDED
 from vestige.data.corpus import Corpus
@@ -36,9 +36,9 @@ CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")
 
 
 def texts_of(names, *, seed):
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     owners = [name for name in names for _ in range(6)]
-    return Corpus.from_texts([" ".join(chance.choice(WORDS, 6)) for _ in owners], users=owners)
+    return Corpus.from_texts([" ".join(rng.choice(WORDS, 6)) for _ in owners], users=owners)
 
 
 ME = texts_of(["me"], seed=1)
@@ -74,9 +74,9 @@ def audit(target, **given):
 
 
 def test_a_function_that_always_lists_the_same_words_is_undecided():
-    found = audit(lambda contexts: [list(WORDS[:3])] * len(contexts))
-    assert found.verdict == UNDECIDED
-    assert "alive" in failed(found)
+    result = audit(lambda contexts: [list(WORDS[:3])] * len(contexts))
+    assert result.verdict == UNDECIDED
+    assert "alive" in failed(result)
 
 
 def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
@@ -88,7 +88,7 @@ def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
             time.sleep(0.1)
         return likeliest(contexts)
 
-    monkeypatch.setattr(service_module, "SILENCE", 0.01)
+    monkeypatch.setattr(service_module, "SLOW_CALL", 0.01)
     audit(slow, monitor=(log := Told()))
     assert any("The service has not answered for 0 s" in line for line in log.lines)
 
@@ -102,10 +102,10 @@ def test_unknown_words_and_missing_answers_are_counted(likeliest):
         answers = zip(contexts, likeliest(contexts), strict=True)
         return [None if len(context.words) == 4 else answer for context, answer in answers]
 
-    found = audit(shy)
-    assert found.summary["refused"] > 0
-    left = found.summary["words_asked"] - found.summary["words_unanswered"]
-    assert audited(found, "words").sum() < left < found.summary["words_asked"]
+    result = audit(shy)
+    assert result.summary["refused"] > 0
+    left = result.summary["words_asked"] - result.summary["words_unanswered"]
+    assert audited(result, "words").sum() < left < result.summary["words_asked"]
 
 
 @pytest.mark.slow
@@ -118,10 +118,12 @@ def test_a_function_that_never_answers_is_given_up_soon_and_its_audit_resumes(
     named = SimpleNamespace(ask=dead)
     monkeypatch.setitem(sys.modules, "function_that_dies", named)
     given = {"out": tmp_path / "out", "attempts": 2}
-    with pytest.raises(ModelError, match="function_that_dies:ask keeps failing, by query") as found:
+    with pytest.raises(
+        ModelError, match="function_that_dies:ask keeps failing, by query"
+    ) as caught:
         audit("function_that_dies:ask", **given)
-    assert "ConnectionError" in str(found.value)
-    assert "private" not in str(found.value)
+    assert "ConnectionError" in str(caught.value)
+    assert "private" not in str(caught.value)
     with Store(tmp_path / "out.partial" / "work.sqlite") as store:
         assert dict(store.part("answer/")) == {}
         assert store["account"]["calls"] == 2 * 3
@@ -146,7 +148,7 @@ def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model
     served, log = OfWords(model), Told()
     given = {"timeout": 0.5, "attempts": 8, "out": tmp_path / "failing"}
     with serving(served) as url:
-        found = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=log)
+        result = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=log)
         calls = len(served.asked)
         audit(f"openai:{url}#small", statistics=tmp_path / "out.statistics")
         later = [json.dumps(body["prompt"]) for body in served.asked[calls:]]
@@ -154,9 +156,9 @@ def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model
         with failing(url, FAULTS["rate limit"], every=9) as (proxy, faults):
             again = audit(f"openai:{proxy}#small", **given)
     assert faults
-    assert again.rows == found.rows == audit(narrow(model, k=3)).rows
-    assert (found.summary["calls"], found.summary["listed_pieces"]) == (calls, 0)
-    assert found.summary["tokens"] > 0
+    assert again.rows == result.rows == audit(narrow(model, k=3)).rows
+    assert (result.summary["calls"], result.summary["listed_pieces"]) == (calls, 0)
+    assert result.summary["tokens"] > 0
     plan = next(n for n, line in enumerate(log.lines) if line.startswith("Plan: "))
     assert plan < next(n for n, one in enumerate(log.lines) if "The server's model is" in one)
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
@@ -187,7 +189,7 @@ def test_a_key_is_never_an_option(name):
 def test_the_bound_on_calls_counts_pieces_of_words_and_a_budget_may_be_just_enough():
     for k in (1, 3):
         line = server_cost([Context(("w0",)), Context(())], RemoteOptions(), k=k)
-        assert f"at most {16 + 2 * k * ENDINGS:,} calls" in line
+        assert f"at most {16 + 2 * k * CALLS_PER_WORD:,} calls" in line
     contexts = [Context((word,)) for word in ("red", "blue")]
     server_cost(contexts, RemoteOptions(budget=16), k=1)
     with pytest.raises(DataError, match="`budget` 15 is too small: this audit needs 16 if"):

@@ -115,10 +115,10 @@ MOMENTS = [
 @pytest.fixture
 def folder(tmp_path):
     """Texts, and a service that logs what it is asked."""
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     for name, users in (("mine", ["me", "you"]), ("others", [f"user {n:02}" for n in range(40)])):
         rows = [
-            {"who": user, "text": " ".join(chance.choice(WORDS, 8))}
+            {"who": user, "text": " ".join(rng.choice(WORDS, 8))}
             for user in users
             for _ in range(6)
         ]
@@ -149,10 +149,10 @@ def test_killed_at_any_moment_it_ends_in_the_same_result_and_trains_nothing_twic
     assert kills >= 8
     assert again == first, "a finished audit is left alone"
     assert not (folder / "killed.partial").exists()
-    expected, found = (results.load(folder / name) for name in ("whole", "killed"))
-    assert found.rows == expected.rows
+    expected, result = (results.load(folder / name) for name in ("whole", "killed"))
+    assert result.rows == expected.rows
     apart = ("queries", "calls", "cached", "seconds", "contexts")
-    assert {k: v for k, v in found.summary.items() if k not in apart} == {
+    assert {k: v for k, v in result.summary.items() if k not in apart} == {
         k: v for k, v in expected.summary.items() if k not in apart
     }
     once, trained = (
@@ -168,4 +168,4 @@ def test_killed_at_any_moment_it_ends_in_the_same_result_and_trains_nothing_twic
     assert again.keys() == asked.keys()
     # What is asked again is what a kill cut short: one call of 16 contexts at most.
     assert again.total() - asked.total() <= 16 * kills
-    assert again.total() <= found.summary["queries"] <= 3000
+    assert again.total() <= result.summary["queries"] <= 3000

@@ -28,7 +28,7 @@ def generator(seed=0):
 
 def one_hot_weights(objective, choices):
     """Weights (trials, k, n, c) of secrets (trials, k, n)."""
-    return one_hot(choices, objective.mask.shape[1]).to(objective.options)
+    return one_hot(choices, objective.mask.shape[1]).to(objective.candidate_vectors)
 
 
 @pytest.fixture
@@ -136,7 +136,9 @@ def test_the_nearest_candidate_is_nearest_by_euclidean_distance():
     found = nearest(objective, drawn)[0].tolist()
     for start in range(4):
         for place, size in enumerate(objective.sizes):
-            distance = (objective.options[0, place, :size] - drawn[0, start, place]).norm(dim=1)
+            distance = (objective.candidate_vectors[0, place, :size] - drawn[0, start, place]).norm(
+                dim=1
+            )
             assert found[start][place] == distance.argmin().item()
 
 

@@ -64,7 +64,7 @@ def test_groups_are_disjoint_and_shadows_saw_half_of_the_reference(observed: Obs
     groups = (observed.members, observed.others, observed.shadowed, observed.known.compared)
     users = [user for group in groups for user in group]
     assert len(users) == len(set(users)) == len(observed.words.queries.names)
-    seen = observed.words.shadows.seen
+    seen = observed.words.shadows.members
     assert seen[:, list(observed.shadowed)].sum(axis=1).tolist() == [12, 12]
     assert not seen[:, [*observed.audited, *observed.known.compared]].any()
 

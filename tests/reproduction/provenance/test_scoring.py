@@ -20,7 +20,7 @@ from reproduction.provenance.scoring import (
 )
 from tests.audits.membership.made_users import VOCABULARY, queries_of, shadows_of, words_of
 from vestige.audits.membership.ranked_words import surprise_words
-from vestige.audits.membership.user_audit import Judged
+from vestige.audits.membership.user_audit import JudgedUsers
 from vestige.audits.membership.user_texts import NonMembers
 from vestige.metrics.estimates import auc
 
@@ -57,8 +57,14 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def judge(*pairs: tuple[float | None, float]) -> None:
         users = tuple({"score": score, "p_value": p_value} for score, p_value in pairs)
-        judged = Judged(
-            users=users, compared=(), list_p_value=None, test=None, auc=None, known=9, rate=0.05
+        judged = JudgedUsers(
+            users=users,
+            compared_scores=(),
+            list_p_value=None,
+            test=None,
+            auc=None,
+            compared_users=9,
+            rate=0.05,
         )
         monkeypatch.setattr(scoring, "score_words", lambda *_, **__: None)
         monkeypatch.setattr(scoring, "judge_users", lambda *_, **__: judged)
@@ -177,7 +183,7 @@ def test_what_cannot_be_audited_is_refused(observed) -> None:
     with pytest.raises(ValueError, match="method must be one of"):
         decide(observed, "best", k=5)  # type: ignore[arg-type]
     shadows = shadows_of(QUERIES, 2, half_of=FITTED)
-    blind = replace(shadows, seen=np.zeros_like(shadows.seen))
+    blind = replace(shadows, members=np.zeros_like(shadows.members))
     with pytest.raises(ValueError, match="must hold both kinds, got 0 members of 40"):
         histogram_scores(words_of(QUERIES, IN, shadows=blind), FITTED)
     with pytest.raises(ValueError, match="bins must be at least 1"):

@@ -5,14 +5,14 @@ Language Models", NAACL, arXiv:2103.07567, section 3 (the tab attack): the model
 token at the beginning of a text and must generate the whole rest of the canary.
 
 Differs from the paper: the prefix may be longer; a beam search follows more than the greedy
-continuation; the shortest sufficient prefix is reported; controls and the words of each canary in
-another order are tried as well; and every rate has an interval. Greedy decoding completes at most
+continuation; the shortest sufficient prefix is reported; controls, and the words of each canary in
+another order, are tried as well; and every rate has an interval. Greedy decoding completes at most
 one of several canaries with the same prefix. With subwords, a token may be less than a word.
 
-The claim asks how probable so many completions are for a model that never read the canaries. It
-takes the smaller of two p-values, doubled: Fisher's exact test against the controls, and, for
-canaries of words in random order, the probability 1 / m! of the order of m words after the prefix,
-whatever the model (Poisson binomial, `metrics.tests`).
+The p-value is the probability that a model that never read the canaries completes as many. It is
+the smaller of two p-values, doubled: Fisher's exact test against the controls, and, for canaries
+of words in random order, a bound for any model: the m words after the prefix have this order with
+probability 1 / m! (Poisson binomial, `metrics.tests`).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from typing import Any
 from scipy.stats import hypergeom
 
 from vestige import claims
-from vestige.audits.extraction.continuations import attempts
+from vestige.audits.extraction.continuations import complete_texts
 from vestige.claims import Check, Claim
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.model_checks import canary_checks
@@ -43,12 +43,12 @@ Progress = Callable[[int, int], None]
 
 CONTROLS = CONTROL, SHUFFLED = "control", "shuffled"
 CANARY = "canary"
-"""Kinds of texts: planted; made alike and never planted; a planted one in another order."""
+"""Kinds of texts: planted; made the same way and never planted; planted, in another order."""
 
 LEVEL = 0.05
 
-_ROWS = 1024
-"""Continuations that are followed together: a row of a large model's state is a megabyte."""
+_MAX_CONTINUATIONS = 1024
+"""Continuations in memory at a time: each has a state, a megabyte for a large model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +58,12 @@ class Completion(Measurement):
     Attributes:
         attempts: a row per text, the canaries as they were given, then their shuffled tokens. kind
             is "canary", "control" or "shuffled"; canary its number, from 1. greedy, beam_place,
-            prefix_needed and log_prob are those of `continuations.attempts`; beam_best and
+            prefix_needed and log_prob are those of `continuations.complete_texts`; beam_best and
             beam_kept follow from beam_place. chance: upper bound of the probability that greedy
             decoding gives the rest of a canary that was never read.
         prefix: tokens of each text that the model read.
-        beam: continuations that the beam search kept.
-        checks: of the model and of what it could read; a verdict needs them.
+        beam: width of the beam search.
+        checks: of the model and of the canaries; a verdict needs them.
     """
 
     attempts: tuple[Row, ...]
@@ -86,43 +86,44 @@ class Completion(Measurement):
 
     @property
     def test(self) -> claims.Test | None:
-        """How probable so many completions are for a model that never read the canaries.
+        """The test that a model that never read the canaries completes as many.
 
-        None without planted canaries, or if neither controls nor random orders bound it.
+        None without planted canaries, or without controls and random orders.
         """
-        own, never = self.rate(), self.rate(CONTROL)
-        if own is None:
+        planted, controls = self.rate(), self.rate(CONTROL)
+        if planted is None:
             return None
-        chances = [row["chance"] for row in self.of_kind(CANARY)]
-        found = []
-        if never is not None:
-            # That so many completed texts, or more, are canaries; and that all canaries are.
-            texts = own.n + never.n
-            pairs = ((own.count, own.count + never.count), (own.n, own.n))
-            found.append([float(hypergeom.sf(k - 1, texts, of, own.n)) for k, of in pairs])
-        if min(chances) < 1:
-            found.append([at_least(n, chances) for n in (own.count, own.n)])
-        if not found:
+        bounds = [row["chance"] for row in self.of_kind(CANARY)]
+        tests = []  # p-value, and its least possible value
+        if controls is not None:
+            texts = planted.n + controls.n
+            completed = planted.count + controls.count
+            p = hypergeom.sf(planted.count - 1, texts, completed, planted.n)
+            least = hypergeom.sf(planted.n - 1, texts, planted.n, planted.n)
+            tests.append((float(p), float(least)))
+        if min(bounds) < 1:
+            tests.append((at_least(planted.count, bounds), at_least(planted.n, bounds)))
+        if not tests:
             return None
-        p, least = (min(1.0, len(found) * min(each)) for each in zip(*found, strict=True))
+        p, least = (min(1.0, len(tests) * min(values)) for values in zip(*tests, strict=True))
         return claims.Test(p, least, LEVEL, "unplanted canaries or guesses")
 
     @property
     def claim(self) -> Claim:
         """The verdict, with its test and checks; "no leak shown" excludes `COMPLETED_SHARE`."""
-        own, test = self.rate(), self.test
+        planted, test = self.rate(), self.test
         powerful = claims.bounded(
             test,
-            None if own is None else own.high,
+            None if planted is None else planted.high,
             limit=COMPLETED_SHARE,
             what="of planted canaries completed",
         )
-        share = own and replace(own, name="completed share of planted canaries", n=0)
+        share = planted and replace(planted, name="completed share of planted canaries", n=0)
         return Claim("extract canaries", test, (*self.checks, powerful), share)
 
     @property
     def verdict(self) -> claims.Verdict:
-        """What the test and the checks allow to say."""
+        """The verdict of the claim."""
         return self.claim.verdict
 
     def summary(self) -> dict[str, object]:
@@ -130,23 +131,24 @@ class Completion(Measurement):
         return {**self.claim.summary(), **self.figures()}
 
     def figures(self) -> dict[str, object]:
-        """The summary without the verdict, which needs no checks."""
-        needed = [row["prefix_needed"] for row in self.of_kind(CANARY)]
-        known = [one for one in needed if one is not None]
+        """The summary without the verdict, which needs the checks."""
+        planted = self.of_kind(CANARY)
+        prefixes = [row["prefix_needed"] for row in planted if row["prefix_needed"] is not None]
         figures: dict[str, object] = {
-            "prefix": self.prefix, "beam": self.beam, "confidence": 0.95, "canaries": len(needed)
+            "prefix": self.prefix, "beam": self.beam, "confidence": 0.95, "canaries": len(planted)
         }  # fmt: skip
         rates = {by: self.rate(by=by) for by in ("greedy", "beam_best", "beam_kept")}
-        for name, found in (rates | {kind: self.rate(kind) for kind in CONTROLS}).items():
+        rates |= {kind: self.rate(kind) for kind in CONTROLS}
+        for name, completed in rates.items():
             figures |= {
-                f"{name}_completed": found and found.count,
-                f"{name}_trials": found.n if found else 0,
-                f"{name}_rate": found and found.value,
-                f"{name}_low": found and found.low,
-                f"{name}_high": found and found.high,
+                f"{name}_completed": completed and completed.count,
+                f"{name}_trials": completed.n if completed else 0,
+                f"{name}_rate": completed and completed.value,
+                f"{name}_low": completed and completed.low,
+                f"{name}_high": completed and completed.high,
             }
-        figures["whole_needed"] = len(needed) - len(known)
-        figures["median_prefix_needed"] = median_low(known) if known else None
+        figures["whole_needed"] = len(planted) - len(prefixes)
+        figures["median_prefix_needed"] = median_low(prefixes) if prefixes else None
         return figures
 
     def rows(self) -> Iterator[Row]:
@@ -157,18 +159,18 @@ class Completion(Measurement):
 def complete_canaries(
     run: Session, model: Any, manifest: Any, *, prefix: int | None, beam: int
 ) -> Completion:
-    """`complete` of each canary of a manifest, its file or its folder, with the model's checks."""
+    """Complete the canaries of a manifest, its file or its folder; with the model's checks."""
     warning = useless_model(model)
     loaded = run.model("model", model)
     sealed, canaries = load_canaries(manifest, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
     prefix = run.chosen(prefix=prefix or 1)
     with run.progress("completing canaries") as step:
-        found = complete(
+        completion = complete(
             in_learned_context(loaded, sealed), canaries, prefix=prefix, beam=beam, progress=step
         )
     checks = canary_checks(loaded, manifest, sealed, readable=len(canaries), useless=warning)
-    return replace(found, checks=checks)
+    return replace(completion, checks=checks)
 
 
 def complete(
@@ -179,10 +181,10 @@ def complete(
     beam: int = 10,
     progress: Progress | None = None,
 ) -> Completion:
-    """Let the model read the first tokens of each canary and see whether it generates the rest.
+    """Let the model read the first tokens of each canary, and test whether it generates the rest.
 
-    A canary is read from the beginning of a text, as it was trained on. The beam keeps the most
-    probable continuations of the canary's length and never takes the end of a text.
+    A canary is read from the beginning of a text, as in training. The beam search follows the most
+    probable continuations of the canary's length; the end of a text is excluded.
 
     Raises:
         ValueError: a canary is no longer than the prefix.
@@ -192,49 +194,50 @@ def complete(
     Example:
         >>> from vestige import TableModel
         >>> model = TableModel([0, 0, 0.5, 0.5], [[0, 0, 0, 1]] * 4)
-        >>> found = complete(model, [Canary("w2 w3", "given", (), 5)])
-        >>> found.rate().count, found.attempts[0]["prefix_needed"]
+        >>> completion = complete(model, [Canary("w2 w3", "given", (), 5)])
+        >>> completion.rate().count, completion.attempts[0]["prefix_needed"]
         (1, 0)
     """
-    texts = [_text(model, canary, number, prefix) for number, canary in enumerate(canaries, 1)]
-    for text in [text for text in texts if text["kind"] == CANARY]:
-        if (other := shuffled(text["tokens"])) is not None:
-            phrase = model.vocabulary.decode(other)
-            texts.append({**text, "kind": SHUFFLED, "tokens": list(other), "phrase": phrase})
+    rows = [_canary_row(model, canary, number, prefix) for number, canary in enumerate(canaries, 1)]
+    for row in [row for row in rows if row["kind"] == CANARY]:
+        if (tokens := shuffled(row["tokens"])) is not None:
+            phrase = model.vocabulary.decode(tokens)
+            rows.append({**row, "kind": SHUFFLED, "tokens": list(tokens), "phrase": phrase})
     done = 0
-    for block in _blocks(texts, beam):
-        found = attempts(model, [text["tokens"] for text in block], prefix=prefix, beam=beam)
-        for text, attempt in zip(block, found, strict=True):
-            place = attempt["beam_place"]
-            text |= {**attempt, "beam_best": place == 1, "beam_kept": place is not None}
-        done += len(block)
+    for batch in _batches(rows, beam):
+        results = complete_texts(model, [row["tokens"] for row in batch], prefix=prefix, beam=beam)
+        for row, result in zip(batch, results, strict=True):
+            position = result["beam_place"]
+            row |= {**result, "beam_best": position == 1, "beam_kept": position is not None}
+        done += len(batch)
         if progress is not None:
-            progress(done, len(texts))
-    return Completion(attempts=tuple(texts), prefix=prefix, beam=beam)
+            progress(done, len(rows))
+    return Completion(attempts=tuple(rows), prefix=prefix, beam=beam)
 
 
-def _blocks(texts: Sequence[dict[str, Any]], beam: int) -> Iterator[list[dict[str, Any]]]:
-    """The longest texts first, as many as there is room for; a beam needs texts of one length."""
-    ordered = sorted(texts, key=_tokens, reverse=True)
-    groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, _tokens)]
-    room = max(1, _ROWS // beam)
-    return (group[at : at + room] for group in groups for at in range(0, len(group), room))
+def _batches(rows: Sequence[dict[str, Any]], beam: int) -> Iterator[list[dict[str, Any]]]:
+    """Batches of texts, the longest first; a beam search needs texts of one length."""
+    ordered = sorted(rows, key=_length, reverse=True)
+    groups = [ordered] if beam == 1 else [list(group) for _, group in groupby(ordered, _length)]
+    size = max(1, _MAX_CONTINUATIONS // beam)
+    return (group[at : at + size] for group in groups for at in range(0, len(group), size))
 
 
-def _tokens(text: Row) -> int:
-    return len(text["tokens"])
+def _length(row: Row) -> int:
+    return len(row["tokens"])
 
 
-def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[str, Any]:
-    """A canary before it is tried; an error names its number, since its words are secret."""
+def _canary_row(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[str, Any]:
+    """The row of a canary without results. Errors name its number: its words are secret."""
     ids = canary_ids(number, canary, model.vocabulary)
     if len(ids) <= prefix:
         raise ValueError(
             f"prefix must be shorter than every canary, got {prefix}: canary {number} has "
             f"{len(ids)} tokens"
         )
-    words, read = canary.phrase.split(), len(model.vocabulary.decode(ids[:prefix]).split())
-    random = canary.pattern in RANDOM_ORDER and len(set(words)) == len(words)
+    words = canary.phrase.split()
+    prefix_words = len(model.vocabulary.decode(ids[:prefix]).split())
+    in_random_order = canary.pattern in RANDOM_ORDER and len(set(words)) == len(words)
     return {
         "kind": CANARY if canary.planted else CONTROL,
         "canary": number,
@@ -243,5 +246,5 @@ def _text(model: NextToken, canary: Canary, number: int, prefix: int) -> dict[st
         "user": canary.user,
         "phrase": canary.phrase,
         "tokens": list(ids),
-        "chance": 1 / factorial(max(0, len(words) - read)) if random else 1.0,
+        "chance": 1 / factorial(max(0, len(words) - prefix_words)) if in_random_order else 1.0,
     }

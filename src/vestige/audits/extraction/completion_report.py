@@ -15,32 +15,32 @@ from vestige.results import Run
 
 CONTROLS = {"control": "never planted", "shuffled": "in another order"}
 _RATES = "(greedy|beam_best|beam_kept|control|shuffled)_.*"
-_OTHER_WAYS = "by sampling or by its probability (vestige exposure)."
+_OTHER_ATTACKS = "by sampling or by its probability (vestige exposure)."
 CANARY_LIMITS = (
     "A canary that is not completed can still leak: with a longer prefix, a wider beam, "
-    f"{_OTHER_WAYS}",
+    f"{_OTHER_ATTACKS}",
     "Of canaries with the same beginning, greedy decoding completes at most one.",
     "Intervals are for canaries drawn like these, in this one model. Other seeds can differ.",
 )
 SECRET_LIMITS = (
-    f"A secret that is not completed can still leak: after other words, {_OTHER_WAYS}",
+    f"A secret that is not completed can still leak: after other words, {_OTHER_ATTACKS}",
     "A part that was not drawn uniformly from its format, such as a common name, can be completed "
     "by a model that never read the secret.",
 )
-LEAST = -1000.0
+MIN_LOG_PROB = -1000.0
 """Lowest natural log-probability on a chart."""
 
 
 def canary_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `Completion`; it shows no phrase but of completed canaries."""
+    """The report of a `Completion`; it shows phrases of completed canaries only."""
     summary = run.summary
-    groups = _groups(run.rows, summary["confidence"])
-    prefix, number = int(summary["prefix"]), int(summary["greedy_trials"])
-    given = "1 token" if prefix == 1 else f"{prefix} tokens"
+    groups = _rate_groups(run.rows, summary["confidence"])
+    prefix, canaries = int(summary["prefix"]), int(summary["greedy_trials"])
+    tokens = "1 token" if prefix == 1 else f"{prefix} tokens"
     answer = "No canary was planted."
-    if number:
+    if canaries:
         completed = int(summary["greedy_completed"])
-        answer = f"Given {given}, greedy decoding completes {completed} of {number} canaries."
+        answer = f"Given {tokens}, greedy decoding completes {completed} of {canaries} canaries."
     controls = " and ".join(
         f"{int(summary[f'{kind}_completed'])} of {int(summary[f'{kind}_trials'])} {name}"
         for kind, name in CONTROLS.items()
@@ -59,57 +59,58 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
         "Completed canaries by copies",
         groups,
         {
-            "copies": lambda g: g["label"],
-            "canaries": lambda g: g["canaries"],
-            "greedy": lambda g: _share(g["value"]),
-            "CI": lambda g: f"{100 * g['low']:.1f} to {100 * g['high']:.1f}%",
-            "beam": lambda g: _share(g["other"]),
-            "prefix needed": lambda g: g["prefix_needed"],
+            "copies": lambda group: group["label"],
+            "canaries": lambda group: group["canaries"],
+            "greedy": lambda group: _share(group["value"]),
+            "CI": lambda group: f"{100 * group['low']:.1f} to {100 * group['high']:.1f}%",
+            "beam": lambda group: _share(group["other"]),
+            "prefix needed": lambda group: group["prefix_needed"],
         },
         key="Shares of the canaries. Prefix: median in tokens.",
     )
-    completed_ones = table(
+    completed_canaries = table(
         "Completed canaries",
         [row for row in run.rows if row["kind"] == "canary" and row["greedy"]],
-        canary=lambda r: str(r["canary"]),
-        phrase=lambda r: disclose([r["phrase"]], show_secrets=show_secrets)[0],
-        copies=lambda r: r["copies"],
-        prefix_needed=lambda r: r["prefix_needed"],
+        canary=lambda row: str(row["canary"]),
+        phrase=lambda row: disclose([row["phrase"]], show_secrets=show_secrets)[0],
+        copies=lambda row: row["copies"],
+        prefix_needed=lambda row: row["prefix_needed"],
         texts=2,
     )
     return Report(
         title="Does the model complete the canaries?",
         answer=answer,
         evidence=lines(controls and f"Controls: {controls}."),
-        blocks=(chart, by_copies, completed_ones),
+        blocks=(chart, by_copies, completed_canaries),
         facts=pairs(summary, show_secrets=show_secrets, left_out=_RATES),
         limits=CANARY_LIMITS,
     )
 
 
-def _groups(rows: Sequence[Row], confidence: float) -> list[dict[str, Any]]:
-    """The rates of each number of copies, fewest first, then of each kind of control."""
+def _rate_groups(rows: Sequence[Row], confidence: float) -> list[dict[str, Any]]:
+    """The rates for each number of copies, fewest first, then for each kind of control."""
     planted = [row for row in rows if row["kind"] == "canary"]
     copies = sorted({int(row["copies"]) for row in planted})
     groups = {f"{n:,}": [row for row in planted if row["copies"] == n] for n in copies}
-    groups |= {name: [r for r in rows if r["kind"] == kind] for kind, name in CONTROLS.items()}
-    found = []
-    for label, own in groups.items():
-        if not (greedy := rate((row["greedy"] for row in own), confidence=confidence)):
+    for kind, name in CONTROLS.items():
+        groups[name] = [row for row in rows if row["kind"] == kind]
+    points = []
+    for label, group in groups.items():
+        if not (greedy := rate((row["greedy"] for row in group), confidence=confidence)):
             continue
-        sizes = [len(row["tokens"]) for row in own]
-        # A canary that only its whole text completes counts with its length.
+        sizes = [len(row["tokens"]) for row in group]
+        # If no prefix is enough, the length of the canary counts.
         needed = [
             size if row["prefix_needed"] is None else int(row["prefix_needed"])
-            for row, size in zip(own, sizes, strict=True)
+            for row, size in zip(group, sizes, strict=True)
         ]
-        found.append({
-            "label": label, "canaries": len(own),
+        points.append({
+            "label": label, "canaries": len(group),
             "value": greedy.value, "low": greedy.low, "high": greedy.high,
-            "other": sum(bool(row["beam_best"]) for row in own) / len(own),
+            "other": sum(bool(row["beam_best"]) for row in group) / len(group),
             "prefix_needed": f"{median_low(needed)} of {median_low(sizes)}",
         })  # fmt: skip
-    return found
+    return points
 
 
 def _share(value: float) -> str:
@@ -121,10 +122,17 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
     rows = sorted(run.rows, key=lambda row: (not row["greedy"], -row["log_prob"]))
     points = []
     for number, row in enumerate(rows, 1):
-        own, guess = -max(float(row["log_prob"]), LEAST) / log(2), -log2(float(row["chance"]))
-        label = f"{row['secret_number']}: {printable(str(row['kind']))}, {number}"
-        ends = {"low": min(own, guess), "high": max(own, guess)}
-        points.append({"label": label, "value": own, "filled": bool(row["greedy"]), **ends})
+        bits = -max(float(row["log_prob"]), MIN_LOG_PROB) / log(2)
+        guess_bits = -log2(float(row["chance"]))
+        points.append(
+            {
+                "label": f"{row['secret_number']}: {printable(str(row['kind']))}, {number}",
+                "value": bits,
+                "filled": bool(row["greedy"]),
+                "low": min(bits, guess_bits),
+                "high": max(bits, guess_bits),
+            }
+        )
     chart = intervals(
         points,
         name="secret and its part",
@@ -137,14 +145,14 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
         "Parts of secrets, each completed from what precedes it",
         rows,
         {
-            "up to the part": lambda r: disclose([r["phrase"]], show_secrets=show_secrets)[0],
-            "secret": lambda r: str(r["secret_number"]),
-            "kind": lambda r: r["kind"],
-            "given": lambda r: r["given_tokens"],
-            "part": lambda r: r["part_tokens"],
-            "greedy": lambda r: "completed" if r["greedy"] else "",
-            "beam": lambda r: "" if r["beam_place"] is None else r["beam_place"],
-            "probability by guessing": lambda r: f"{r['chance']:.0e}",
+            "up to the part": lambda row: disclose([row["phrase"]], show_secrets=show_secrets)[0],
+            "secret": lambda row: str(row["secret_number"]),
+            "kind": lambda row: row["kind"],
+            "given": lambda row: row["given_tokens"],
+            "part": lambda row: row["part_tokens"],
+            "greedy": lambda row: "completed" if row["greedy"] else "",
+            "beam": lambda row: "" if row["beam_place"] is None else row["beam_place"],
+            "probability by guessing": lambda row: f"{row['chance']:.0e}",
         },
         texts=3,
         key="Given, part: tokens. Beam: position among the continuations of the beam search. "

@@ -14,33 +14,33 @@ from vestige.models.predictions import Columns, Predictions, measure
 from vestige.models.protocols import NextToken, State
 from vestige.models.reading import evaluation_mode, pack
 
-CELLS_PER_SLICE = 2**22
-"""Rows x vocabulary that are computed together: 16 MiB of float32."""
+LOGITS_PER_SLICE = 2**22
+"""Logits that are computed at a time: 16 MiB of float32."""
 
-ALIKE = 1e-4
+TIE_TOLERANCE = 1e-4
 """Log-probabilities that differ by less are ties: sums over a text carry rounding errors."""
 
 
 class Continuations(NamedTuple):
-    """Up to w continuations of n texts that a beam keeps, best first."""
+    """Up to w continuations of each of n texts, found by a beam search, best first."""
 
     tokens: Tensor  # (n, w, t) ids
     log_prob: Tensor  # (n, w) natural; -inf for what the model never generates
 
 
-class ReadThrough(NamedTuple):
-    """How a model predicts the t tokens of a text, each after the true tokens before it."""
+class TokenPredictions(NamedTuple):
+    """A model's predictions of the t tokens of a text, each after the true tokens before it."""
 
-    likeliest: NDArray[np.bool_]  # (t,) whether each is the most probable
-    likeliest_word: NDArray[np.bool_]  # whether it is, if the end of a text is excluded
+    likeliest: NDArray[np.bool_]  # (t,) whether each is the most probable token
+    likeliest_word: NDArray[np.bool_]  # (t,) the same if the end of a text is excluded
     log_probs: NDArray[np.float32]  # (t,) natural
 
 
 @torch.no_grad()
-def attempts(
+def complete_texts(
     model: NextToken, texts: Sequence[Sequence[int]], *, prefix: int, beam: int
 ) -> list[dict[str, Any]]:
-    """Let a model read the first tokens of each text, and see whether it generates the rest.
+    """Let a model read the first tokens of each text, and test whether it generates the rest.
 
     Greedy decoding from a prefix gives the rest of a text if and only if every token of the rest is
     the most probable one after the true tokens before it.
@@ -48,7 +48,7 @@ def attempts(
     Args:
         texts: ids; all of one length unless the beam is 1.
         prefix: tokens that the model reads.
-        beam: continuations that the beam search keeps.
+        beam: width of the beam search.
 
     Returns:
         for each text: greedy, whether greedy decoding gives the whole rest; beam_place, its
@@ -59,53 +59,61 @@ def attempts(
     Raises:
         NotFinite: the model gives numbers that are no probabilities.
     """
-    read = read_through(model, texts)
-    rests = [float(one.log_probs[prefix:].sum(dtype=np.float64)) for one in read]
+    predictions = predict_tokens(model, texts)
+    log_probs = [float(text.log_probs[prefix:].sum(dtype=np.float64)) for text in predictions]
     if beam == 1:
-        kept = [[bool(one.likeliest_word[prefix:].all() and np.isfinite(rest))]
-                for one, rest in zip(read, rests, strict=True)]  # fmt: skip
+        is_rest = [
+            [bool(text.likeliest_word[prefix:].all() and np.isfinite(log_prob))]
+            for text, log_prob in zip(predictions, log_probs, strict=True)
+        ]
     else:
         tokens = torch.tensor(texts, device=model.device)
-        found = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
-        own = (found.tokens == tokens[:, None, prefix:]).all(2) & found.log_prob.isfinite()
-        kept = own.tolist()
+        best = best_continuations(model, tokens[:, :prefix], tokens.shape[1] - prefix, width=beam)
+        matches = (best.tokens == tokens[:, None, prefix:]).all(2) & best.log_prob.isfinite()
+        is_rest = matches.tolist()
     rows = []
-    for one, places, rest in zip(read, kept, rests, strict=True):
-        wrong = 1 + np.flatnonzero(~one.likeliest)
-        needed = int(wrong.max(initial=0))  # up to the last that greedy decoding would not take
+    for text, matched, log_prob in zip(predictions, is_rest, log_probs, strict=True):
+        # The prefix must include the last token that greedy decoding would not take.
+        needed = int((1 + np.flatnonzero(~text.likeliest)).max(initial=0))
         rows.append({
             "greedy": needed <= prefix,
-            "beam_place": places.index(True) + 1 if True in places else None,
-            "prefix_needed": needed if needed < one.likeliest.size else None,
-            "log_prob": rest,
+            "beam_place": matched.index(True) + 1 if True in matched else None,
+            "prefix_needed": needed if needed < text.likeliest.size else None,
+            "log_prob": log_prob,
         })  # fmt: skip
     return rows
 
 
-def read_through(model: NextToken, texts: Sequence[Sequence[int]]) -> list[ReadThrough]:
-    """Texts from their beginning; `NotFinite` if the model's numbers are no probabilities."""
+def predict_tokens(model: NextToken, texts: Sequence[Sequence[int]]) -> list[TokenPredictions]:
+    """Predictions for texts, read from their beginning.
+
+    Raises:
+        NotFinite: the model gives numbers that are no probabilities.
+    """
 
     def statistic(part: Predictions) -> Columns:
-        answers = _normalised(part.logits)
-        own = answers.gather(1, part.targets[:, None])[:, 0]
-        likeliest = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
-        answers[:, model.vocabulary.eos_id] = -torch.inf
-        word = largest(answers, 1, alike=ALIKE)[:, 0] == part.targets
-        return {"likeliest": likeliest, "likeliest_word": word, "log_probs": own}
+        log_probs = _normalised(part.logits)
+        of_targets = log_probs.gather(1, part.targets[:, None])[:, 0]
+        likeliest = largest(log_probs, 1, alike=TIE_TOLERANCE)[:, 0] == part.targets
+        log_probs[:, model.vocabulary.eos_id] = -torch.inf
+        word = largest(log_probs, 1, alike=TIE_TOLERANCE)[:, 0] == part.targets
+        return {"likeliest": likeliest, "likeliest_word": word, "log_probs": of_targets}
 
     packed = pack(texts)
     with evaluation_mode(model):
-        found = measure(model, packed, [statistic])
-    columns = (np.split(found[name], packed.offsets[1:-1]) for name in ReadThrough._fields)
-    return list(map(ReadThrough, *columns))
+        statistics = measure(model, packed, [statistic])
+    columns = (
+        np.split(statistics[name], packed.offsets[1:-1]) for name in TokenPredictions._fields
+    )
+    return list(map(TokenPredictions, *columns))
 
 
 def best_continuations(
     model: NextToken, prefixes: Tensor, length: int, *, width: int
 ) -> Continuations:
-    """The likeliest continuations, so many tokens long, that a beam of each text finds.
+    """The most probable continuations of `length` tokens that a beam search finds for each text.
 
-    The end of a text is never taken. `prefixes` are (n, m) int64 ids from the beginning of a text.
+    The end of a text is excluded. `prefixes` are (n, m) int64 ids from the beginning of a text.
     """
     n = len(prefixes)
     state = model.start(n)
@@ -113,37 +121,37 @@ def best_continuations(
         state = model.advance(state, column)
     tokens = torch.empty(n, 1, 0, dtype=torch.int64, device=model.device)
     score = torch.zeros(n, 1, device=model.device)
-    for place in range(length):
-        parent, token, score = _children(model, state, score, width)
-        extended = tokens.gather(1, parent[:, :, None].expand(-1, -1, place))  # (n, w, place)
-        tokens = torch.cat([extended, token[:, :, None]], 2)
-        if place + 1 < length:
+    for position in range(length):
+        parent, token, score = _extend(model, state, score, width)
+        previous = tokens.gather(1, parent[:, :, None].expand(-1, -1, position))  # (n, w, position)
+        tokens = torch.cat([previous, token[:, :, None]], 2)
+        if position + 1 < length:
             first = torch.arange(n, device=model.device)[:, None] * (len(state) // n)
             state = model.advance(state[(first + parent).flatten()], token.flatten())
     return Continuations(tokens, score)
 
 
-def _children(
+def _extend(
     model: NextToken, state: State, score: Tensor, width: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The best one-token extensions of each text's candidates: parent, token and score (n, w)."""
     n, candidates = score.shape
-    each = min(width, model.vocab_size)
-    best = torch.empty(len(state), each, device=model.device)
-    token = torch.empty(len(state), each, dtype=torch.int64, device=model.device)
-    for rows, answers in _log_probs(model, state):
-        answers[:, model.vocabulary.eos_id] = -torch.inf
-        # No candidate has more than `width` extensions among the `width` best.
-        token[rows] = largest(answers, each, alike=ALIKE)
-        best[rows] = answers.gather(1, token[rows])
-    totals = (best.view(n, candidates, each) + score[:, :, None]).flatten(1)
-    cell = largest(totals, min(width, totals.shape[1]), alike=ALIKE)
-    return cell // each, token.view(n, -1).gather(1, cell), totals.gather(1, cell)
+    # No candidate has more than `width` extensions among the `width` best.
+    extensions = min(width, model.vocab_size)
+    best = torch.empty(len(state), extensions, device=model.device)
+    token = torch.empty(len(state), extensions, dtype=torch.int64, device=model.device)
+    for rows, log_probs in _log_probs(model, state):
+        log_probs[:, model.vocabulary.eos_id] = -torch.inf
+        token[rows] = largest(log_probs, extensions, alike=TIE_TOLERANCE)
+        best[rows] = log_probs.gather(1, token[rows])
+    totals = (best.view(n, candidates, extensions) + score[:, :, None]).flatten(1)
+    index = largest(totals, min(width, totals.shape[1]), alike=TIE_TOLERANCE)
+    return index // extensions, token.view(n, -1).gather(1, index), totals.gather(1, index)
 
 
 def _log_probs(model: NextToken, state: State) -> Iterator[tuple[slice, Tensor]]:
-    """(rows, v) natural logs of what comes next, a slice of the rows at a time."""
-    step = max(1, CELLS_PER_SLICE // model.vocab_size)
+    """(rows, v) log-probabilities of the next token, for a slice of the rows at a time."""
+    step = max(1, LOGITS_PER_SLICE // model.vocab_size)
     for first in range(0, len(state), step):
         rows = slice(first, first + step)
         yield rows, _normalised(model.logits(state[rows]))
@@ -151,7 +159,7 @@ def _log_probs(model: NextToken, state: State) -> Iterator[tuple[slice, Tensor]]
 
 def _normalised(logits: Tensor) -> Tensor:
     """(m, v) natural logs of probabilities."""
-    answers = torch.log_softmax(logits.float(), dim=1)
-    if bool(answers.isnan().any()):
+    log_probs = torch.log_softmax(logits.float(), dim=1)
+    if bool(log_probs.isnan().any()):
         raise NotFinite
-    return answers
+    return log_probs

@@ -26,7 +26,7 @@ from vestige.arguments import (
     Width,
     group,
 )
-from vestige.audits.extraction.recognition import ReadAs, recognized, reject_others
+from vestige.audits.extraction.recognition import ReadAs, recognize, reject_other_options
 from vestige.models.remote.options import RemoteOptions
 from vestige.results import Result
 from vestige.session import Session, verb
@@ -45,7 +45,7 @@ else:
     AnyModel = What = str
     Candidates = Sequence[str]
 
-GIVEN = group("Completion")
+COMPLETION = group("Completion")
 PASSAGES = group("Passages")
 WORDS = group("Unknown words of an utterance")
 TEXT = Parameter(metavar="TEXT")
@@ -58,9 +58,9 @@ def extract(
     what: What | None = None,
     *,
     as_: ReadAs = "auto",
-    prefix: Annotated[Width | None, GIVEN] = None,
-    beam: Annotated[Width, GIVEN] = 10,
-    question: Annotated[str | None, GIVEN, TEXT] = None,
+    prefix: Annotated[Width | None, COMPLETION] = None,
+    beam: Annotated[Width, COMPLETION] = 10,
+    question: Annotated[str | None, COMPLETION, TEXT] = None,
     reference: Annotated[CorpusLike | None, PASSAGES, Parameter(metavar="DATA")] = None,
     suffix: Annotated[Width, PASSAGES] = 50,
     samples: Annotated[Draws, PASSAGES] = 100,
@@ -139,16 +139,16 @@ def extract(
         if what is None:
             raise ValueError("Pass `what`, or `pattern` for an intent-and-slot model")
         raise ValueError("Pass `what` or `pattern`, not both")
-    kind = "pattern" if what is None else recognized(what, as_)
-    reject_others(kind, run.arguments, run.defaults)
+    kind = "pattern" if what is None else recognize(what, as_)
+    reject_other_options(kind, run.arguments, run.defaults)
     if kind == "canaries":
         from vestige.audits.extraction.canaries import complete_canaries
 
         return Result.of(complete_canaries(run, model, what, prefix=prefix, beam=beam))
     if kind == "secrets":
-        from vestige.audits.extraction.secrets import complete_own_secrets
+        from vestige.audits.extraction.user_secrets import complete_user_secrets
 
-        return complete_own_secrets(run, model, what)
+        return complete_user_secrets(run, model, what)
     if kind == "texts":
         from vestige.audits.extraction.passages import extract_passages
 

@@ -1,19 +1,20 @@
-"""Passages of texts that are extracted from a model, read from its files or from a server.
+"""Passages of texts that are extracted from a local model or from a server.
 
-A server that echoes prompts shows the most probable tokens of each position. They decide whether
+A server that echoes prompts shows the most probable tokens of each position. They determine whether
 greedy decoding generates a passage, and how probable a sample of it is. Only the first token of a
 text is unknown; it counts as not generated.
 """
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from vestige import claims
-from vestige.audits.extraction.memorization import Extracted, Table, memorized
-from vestige.audits.extraction.memorized_texts import compared_tokens, memorization_result
+from vestige.audits.extraction.memorization import ExtractionCriterion, Table, memorization_table
+from vestige.audits.extraction.passages_result import compared_tokens, memorization_result
 from vestige.claims.checks import model_checks
 from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
@@ -23,23 +24,23 @@ from vestige.models.remote.tokens import places
 from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
 from vestige.models.snapshots import Snapshots
-from vestige.models.token_statistics import CachedOutputs, cached_outputs
+from vestige.models.token_statistics import CachedOutputs, TokenStatistics, cached_outputs
 from vestige.results import Result
 from vestige.session import Session
 
 EXCERPT = 200
-"""Characters of a text that a run keeps."""
-COMPARED = 8
+"""Characters of a text that are saved."""
+ADAPTER_TEXTS = 8
 """Texts on which an adapter is compared with its base."""
-LIKELIEST = 20
-"""Most probable tokens of each position that are cached at least."""
+MIN_LIKELIEST = 20
+"""Least number of most probable tokens of each position that are cached."""
 
 
 def extract_passages(run: Session, model: Any, texts: Any) -> Result:
-    """Measure how much of texts is extracted, and of the reference if there is one.
+    """Measure how much of the texts is extracted, and of the reference if there is one.
 
     Args:
-        model: its files, or the address of a server.
+        model: a local model, or the address of a server.
         texts: a file, a folder or a corpus.
 
     Raises:
@@ -47,132 +48,164 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         DataError: a text is in both lists, none is long enough for a passage, the budget is too
             small, or no prompt is echoed.
     """
-    given = run.arguments
-    options = {"user": given["author"], **{one: given[one] for one in ("format", "text", "limit")}}
-    named = {"texts": texts, "reference": given["reference"]}
+    arguments = run.arguments
+    columns = {name: arguments[name] for name in ("format", "text", "limit")}
+    data = {"texts": texts, "reference": arguments["reference"]}
     lists = listed_texts(
-        {role: run.corpus(role, one, **options) for role, one in named.items() if one is not None},
-        author=given["author"],
+        {
+            role: run.corpus(role, source, user=arguments["author"], **columns)
+            for role, source in data.items()
+            if source is not None
+        },
+        author=arguments["author"],
     )
-    how = Extracted(
-        prefix=run.chosen(prefix=given["prefix"] or 50),
-        suffix=given["suffix"],
-        tries=given["samples"],
-        chance=given["probability"],
-        top_k=given["top_k"],
-        temperature=given["temperature"],
+    criterion = ExtractionCriterion(
+        prefix=run.chosen(prefix=arguments["prefix"] or 50),
+        suffix=arguments["suffix"],
+        samples=arguments["samples"],
+        probability=arguments["probability"],
+        top_k=arguments["top_k"],
+        temperature=arguments["temperature"],
     )
-    folder = run.beside_out("statistics", given["statistics"])
+    folder = run.beside_out("statistics", arguments["statistics"])
     with cached_outputs(folder, run.monitor) as outputs:
-        source = (_Server if is_endpoint(model) else _Files)(run, model, lists, how, outputs)
-        how = replace(how, top_k=source.top_k)
-        found = {
-            role: memorized(own, how, lists.units[role]) for role, own in source.statistics.items()
+        read = _read_from_server if is_endpoint(model) else _read_locally
+        reading = read(run, model, lists, criterion.top_k, outputs)
+        criterion = replace(criterion, top_k=reading.top_k)
+        tables = {
+            role: memorization_table(statistics, criterion, lists.units[role])
+            for role, statistics in reading.statistics.items()
         }
-    run.models |= source.recorded
-    own, rest = found["texts"], found.get("reference")
+    run.models |= reading.models
     return memorization_result(
-        own,
-        rest,
-        how,
+        tables["texts"],
+        tables.get("reference"),
+        criterion,
         seed=run.seed,
-        checks=_checks(source, own, rest, how, lists, run.seed),
+        checks=_checks(reading, tables, criterion, lists, run.seed),
         excerpts=[text[:EXCERPT] for text in lists.compared["texts"]],
     )
 
 
-class _Files:
-    """A model whose files are read.
+@dataclass(frozen=True)
+class _Reading:
+    """Token statistics of the texts under a model.
 
     Attributes:
-        recorded: provenance.
-        top_k: most probable tokens from which is sampled.
-        statistics: by list; known: of the tokens with a known log-probability.
-        read: tokens of the texts that were scored, and all that they have.
-        checks: of the model, besides those that its statistics allow.
+        models: provenance.
+        top_k: a token is sampled from so many most probable ones.
+        statistics: by list.
+        known: the same, of the tokens with a known log-probability.
+        read: number of scored tokens of the texts, and of all their tokens.
+        checks: of the model, in addition to those by its statistics.
     """
 
-    def __init__(
-        self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
-    ) -> None:
-        run.arguments["remote"].reject_for_local()
-        models = Snapshots.open({"target": model}, device=run.device, monitor=run.monitor)
-        self.recorded = models.recorded
-        self.top_k = min(how.top_k, models.target.vocab_size)
-        encoded = models.encoded_lists(lists.compared)
-        audited = list(lists.compared["texts"])
-        self.read = models.tokens_read(audited)
-        texts = models.encoded(audited[:COMPARED])
-        adapter = adapter_check(models.target, seed=run.seed, texts=texts)
-        self.checks = () if adapter is None else (adapter,)
-        most = max(LIKELIEST, self.top_k)
-        self.statistics = self.known = {
-            role: models.statistics(ids, outputs, of=f"`{role}`", likeliest=most)["target"]
-            for role, ids in encoded.items()
-        }
-
-
-class _Server:
-    """A server that echoes prompts, in its own tokens; attributes as of `_Files`."""
-
+    models: Mapping[str, object]
+    top_k: int
+    statistics: Mapping[str, TokenStatistics]
+    known: Mapping[str, TokenStatistics]
+    read: tuple[int, int]
     checks: tuple[claims.Check, ...] = ()
 
-    def __init__(
-        self, run: Session, model: Any, lists: ListedTexts, how: Extracted, outputs: CachedOutputs
-    ) -> None:
-        self._served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
-        texts = list(chain.from_iterable(lists.compared.values()))
-        self._served.log_cost(texts, run.monitor)
-        shown = self._served.shown_by("target", texts, outputs)
-        cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
-        most = self._served.accesses["target"].shown
-        found = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
-        unknown = np.isnan(found.likeliest_log_probs[:, 0])
-        unknown[found.offsets[:-1]] = False
-        if unknown.any():
-            run.log(
-                f"{unknown.mean():.1%} of the tokens do not spell the text, such as marks of a "
-                "chat template: passages with one are left out"
-            )
-        if how.top_k > most:
-            run.log(f"Samples use the {most} most probable tokens, all that the server shows")
-        self.top_k = min(how.top_k, most)
-        ranked = replace(found, ranks=np.where(found.ranks < 1, most + 1, found.ranks))
-        counts = {role: len(corpus) for role, corpus in lists.compared.items()}
-        split = by_list(counts, {"target": ranked})
-        self.statistics = {role: own["target"] for role, own in split.items()}
-        self.known = {role: only(own["target"], known_by_all(own)) for role, own in split.items()}
-        # A server shows nothing of the first token of a text.
-        every = self.statistics["texts"].log_probs.size - counts["texts"]
-        self.read = (self.known["texts"].log_probs.size, every)
 
-    @property
-    def recorded(self) -> dict[str, object]:
-        """Provenance, with the calls of all sessions."""
-        record: Any = self._served.recorded["target"]
-        return {"target": {**record, **self._served.spent}}
+def _read_locally(
+    run: Session, model: Any, lists: ListedTexts, top_k: int, outputs: CachedOutputs
+) -> _Reading:
+    """Read the texts with a local model."""
+    run.arguments["remote"].reject_for_local()
+    models = Snapshots.open({"target": model}, device=run.device, monitor=run.monitor)
+    top_k = min(top_k, models.target.vocab_size)
+    encoded = models.encoded_lists(lists.compared)
+    texts = list(lists.compared["texts"])
+    read = models.tokens_read(texts)
+    adapter = adapter_check(
+        models.target, seed=run.seed, texts=models.encoded(texts[:ADAPTER_TEXTS])
+    )
+    likeliest = max(MIN_LIKELIEST, top_k)
+    statistics = {
+        role: models.statistics(rows, outputs, of=f"`{role}`", likeliest=likeliest)["target"]
+        for role, rows in encoded.items()
+    }
+    return _Reading(
+        models=models.recorded,
+        top_k=top_k,
+        statistics=statistics,
+        known=statistics,
+        read=read,
+        checks=() if adapter is None else (adapter,),
+    )
+
+
+def _read_from_server(
+    run: Session, model: Any, lists: ListedTexts, top_k: int, outputs: CachedOutputs
+) -> _Reading:
+    """Read the texts with a server that echoes prompts, in its own tokens."""
+    served = ServedTexts.open(model, None, run.arguments["remote"], device="cpu")
+    texts = list(chain.from_iterable(lists.compared.values()))
+    served.log_cost(texts, run.monitor)
+    shown = served.shown_by("target", texts, outputs)
+    cuts = [
+        sorted({*places(text, tokens)} - {0}) for text, tokens in zip(texts, shown, strict=True)
+    ]
+    likeliest = served.accesses["target"].shown
+    statistics = shown_statistics(
+        texts, shown, cuts, ids=numbered(texts, cuts), likeliest=likeliest
+    )
+    unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
+    unknown[statistics.offsets[:-1]] = False
+    if unknown.any():
+        run.log(
+            f"{unknown.mean():.1%} of the tokens do not spell the text, such as marks of a "
+            "chat template: passages with one are left out"
+        )
+    if top_k > likeliest:
+        run.log(f"Samples use the {likeliest} most probable tokens, all that the server shows")
+    ranks = np.where(statistics.ranks < 1, likeliest + 1, statistics.ranks)
+    counts = {role: len(corpus) for role, corpus in lists.compared.items()}
+    by_role = by_list(counts, {"target": replace(statistics, ranks=ranks)})
+    known = {
+        role: only(by_model["target"], known_by_all(by_model)) for role, by_model in by_role.items()
+    }
+    # A server shows nothing of the first token of a text.
+    tokens = by_role["texts"]["target"].log_probs.size - counts["texts"]
+    record: Any = served.recorded["target"]
+    return _Reading(
+        models={"target": {**record, **served.spent}},
+        top_k=min(top_k, likeliest),
+        statistics={role: by_model["target"] for role, by_model in by_role.items()},
+        known=known,
+        read=(known["texts"].log_probs.size, tokens),
+    )
 
 
 def _checks(
-    source: _Files | _Server,
-    own: Table,
-    rest: Table | None,
-    how: Extracted,
+    reading: _Reading,
+    tables: Mapping[str, Table],
+    criterion: ExtractionCriterion,
     lists: ListedTexts,
     seed: int,
 ) -> tuple[claims.Check, ...]:
     """All checks but "powerful"."""
-    compared = own if rest is None else rest
-    known = (source.known["texts"], source.known["texts" if rest is None else "reference"])
-    scored, every = source.read
-    read = (min(scored, compared_tokens(own, compared, how)), every)
-    checks = (*model_checks({"the model": known}, read_tokens=read), *source.checks)
-    if rest is None:
+    sides = ("texts", "reference" if "reference" in tables else "texts")
+    scored, tokens = reading.read
+    compared = compared_tokens(*(tables[side] for side in sides), criterion)
+    checks = (
+        *model_checks(
+            {"the model": tuple(reading.known[side] for side in sides)},
+            read_tokens=(min(scored, compared), tokens),
+        ),
+        *reading.checks,
+    )
+    if "reference" not in tables:
         missing = "No reference was given, so nothing can be compared."
         names = ("independent", "comparable")
         return (*checks, *(claims.Check(name, "could not run", missing) for name in names))
-    tested = [side["unit"][side["passages"] > 0].to_numpy() for side in (own, rest)]
-    independent = claims.independent(*tested, removed=lists.removed, of="texts with a passage")
-    texts, reference = (list(lists.compared[role]) for role in ("texts", "reference"))
-    units = (own["unit"].to_numpy(), rest["unit"].to_numpy())
+    tested, tested_reference = (
+        tables[side]["unit"][tables[side]["passages"] > 0].to_numpy() for side in sides
+    )
+    independent = claims.independent(
+        tested, tested_reference, removed=lists.removed, of="texts with a passage"
+    )
+    texts, reference = (list(lists.compared[side]) for side in sides)
+    units = (tables["texts"]["unit"].to_numpy(), tables["reference"]["unit"].to_numpy())
     return (*checks, independent, comparable_texts(texts, reference, units=units, seed=seed))

@@ -35,16 +35,16 @@ _MEASURES = {
     "strength": "extraction strength, mean",
     "exact": "tokens exact, mean",
 }
-LISTED = 25
-"""Texts that are listed one by one."""
+MAX_LISTED = 25
+"""Most texts in the table."""
 
 
 def passages_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `TextMemorization`."""
     summary = run.summary
-    measured = {name: title for name, title in _MEASURES.items() if summary[name] is not None}
+    measures = {name: title for name, title in _MEASURES.items() if summary[name] is not None}
     chart = intervals(
-        [_point(summary, name, title) for name, title in measured.items()],
+        [_chart_point(summary, name, title) for name, title in measures.items()],
         name="",
         value="share",
         across=False,
@@ -52,13 +52,13 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
         caption="What is extracted of these texts (disc, with its 95% interval) and of the "
         "reference (ring).",
     )
-    measures = table(
+    measures_table = table(
         "What is extracted, in percent",
-        measured,
+        measures,
         measure=lambda name: _MEASURES[name],
-        these_texts=lambda name: _percent(summary, name),
-        reference=lambda name: _percent(summary, f"reference_{name}"),
-        difference=lambda name: _percent(summary, f"{name}_difference"),
+        these_texts=lambda name: _percent_cell(summary, name),
+        reference=lambda name: _percent_cell(summary, f"reference_{name}"),
+        difference=lambda name: _percent_cell(summary, f"{name}_difference"),
         key="95% intervals in brackets count independent texts.",
     )
     finding, *evidence = _sentences(summary)
@@ -86,8 +86,8 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
         notices=(notice,) if short else (),
         blocks=(
             chart,
-            measures,
-            _texts(run.rows, show_secrets=show_secrets),
+            measures_table,
+            _texts_table(run.rows, show_secrets=show_secrets),
             note,
             Prose(title="How it was measured", lines=(METHOD,)),
         ),
@@ -104,28 +104,28 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def _sentences(summary: Row) -> tuple[str, str, str]:
-    """Passages that are extracted, what counts as that, and what greedy decoding generates."""
+    """Extracted passages, the criterion, and what greedy decoding generates."""
 
     def number(name: str) -> str:
         return f"{int(summary[name]):,}"
 
     value, low, high = _estimate(summary, "sampled_per_10000")
-    sampled = longest = ""
+    reference_sampled = reference_longest = ""
     notes = [] if low is None else [f"95% CI {low:.3g} to {high:.3g}"]
     if summary["reference_texts"]:
-        hits, of = number("reference_sampled_passages"), number("reference_passages")
-        sampled = f" (reference: {hits} of {of})"
+        hits, passages = number("reference_sampled_passages"), number("reference_passages")
+        reference_sampled = f" (reference: {hits} of {passages})"
         notes.append(f"reference: {summary['reference_sampled_per_10000']:.3g}")
-        longest = f" (reference: {number('reference_longest_of_all')})"
+        reference_longest = f" (reference: {number('reference_longest_of_all')})"
     bracketed = f" ({'; '.join(notes)})" if notes else ""
     return (
         f"{number('sampled_passages')} of {number('passages')} passages of "
-        f"{int(summary['suffix_tokens'])} tokens are extracted{sampled}.",
+        f"{int(summary['suffix_tokens'])} tokens are extracted{reference_sampled}.",
         f"Extracted: one of {number('tries')} samples is the passage with probability "
         f"{percent(summary['chance'])} or more. These are {value:.3g} per 10,000 tokens"
         f"{bracketed}.",
         f"Greedy decoding generates {number('greedy_passages')}; the longest verbatim run has "
-        f"{number('longest_of_all')} tokens{longest}.",
+        f"{number('longest_of_all')} tokens{reference_longest}.",
     )
 
 
@@ -134,28 +134,28 @@ def _estimate(summary: Row, name: str) -> list[Any]:
     return [summary[f"{name}{end}"] for end in ("", "_low", "_high")]
 
 
-def _point(summary: Row, name: str, title: str) -> Row:
+def _chart_point(summary: Row, name: str, title: str) -> Row:
     value, low, high = _estimate(summary, name)
     ends = {"low": value if low is None else low, "high": value if high is None else high}
     return {"label": title, "value": value, "other": summary[f"reference_{name}"], **ends}
 
 
-def _percent(summary: Row, name: str) -> str:
+def _percent_cell(summary: Row, name: str) -> str:
     value, low, high = _estimate(summary, name)
     if value is None:
         return NOTHING
-    shown = f"{100 * value:.1f}"
-    return shown if low is None else f"{shown} ({interval(100 * low, 100 * high, digits=1)})"
+    rounded = f"{100 * value:.1f}"
+    return rounded if low is None else f"{rounded} ({interval(100 * low, 100 * high, digits=1)})"
 
 
-def _texts(rows: Sequence[Row], *, show_secrets: bool) -> Table:
+def _texts_table(rows: Sequence[Row], *, show_secrets: bool) -> Table:
     """The texts of which most is extracted, one per row."""
 
     def name(row: Row) -> str:
-        shown = printable(str(row["text"] or "")) if show_secrets else ""
-        return f"{row['number']} · {shown}" if shown else str(row["number"])
+        text = printable(str(row["text"] or "")) if show_secrets else ""
+        return f"{row['number']} · {text}" if text else str(row["number"])
 
-    def samples(row: Row) -> str:
+    def samples_needed(row: Row) -> str:
         if not row["passages"]:
             return NOTHING
         if row["tries"] is None or not isfinite(row["tries"]):
@@ -168,11 +168,11 @@ def _texts(rows: Sequence[Row], *, show_secrets: bool) -> Table:
             (row for row in rows if row["kind"] == "text"),
             key=lambda row: (-row["sampled"], -row["longest"], -row["exact"], row["number"]),
         ),
-        most=LISTED,
+        most=MAX_LISTED,
         text=name,
-        passages=lambda r: r["passages"],
-        greedy=lambda r: r["greedy"],
-        sampled=lambda r: r["sampled"],
-        samples_needed=samples,
-        longest_run=lambda r: r["longest"],
+        passages=lambda row: row["passages"],
+        greedy=lambda row: row["greedy"],
+        sampled=lambda row: row["sampled"],
+        samples_needed=samples_needed,
+        longest_run=lambda row: row["longest"],
     )

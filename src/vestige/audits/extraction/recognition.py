@@ -1,4 +1,4 @@
-"""What WHAT is, and which options go with it."""
+"""The kind of WHAT, and the options that go with each kind."""
 
 import json
 from collections.abc import Mapping
@@ -32,17 +32,14 @@ OPTIONS: dict[Kind, tuple[str, ...]] = {
     "utterances": ("controls", *_SEARCH),
     "pattern": ("pattern", "intent", "slot", "candidates", "truth", *_SEARCH),
 }
-"""Options of each kind; others go with every kind."""
-
-_FIRST = 2**20
-"""Bytes of a JSON file that are looked at."""
+"""Options of each kind; all other options go with every kind."""
 
 
-def recognized(what: Any, as_: ReadAs) -> Kind:
+def recognize(what: Any, as_: ReadAs) -> Kind:
     """The kind of WHAT.
 
-    A manifest, or a folder with one, is recognized by its format. A text file, and a list, hold one
-    secret per line; any other file or folder holds texts. `as_` decides where it is given.
+    A manifest, or a folder with one, is recognized by its format. A .txt file or a list holds one
+    secret per line; any other file or folder holds texts. `as_` overrides this.
 
     Raises:
         ValueError: `as_` does not fit an object.
@@ -55,8 +52,8 @@ def recognized(what: Any, as_: ReadAs) -> Kind:
     objects: dict[type, Kind] = {
         Corpus: "texts", Manifest: "canaries", SecretManifest: "utterances"
     }  # fmt: skip
-    for one, kind in objects.items():
-        if isinstance(what, one):
+    for type_, kind in objects.items():
+        if isinstance(what, type_):
             if as_ not in ("auto", kind):
                 raise ValueError(f"`as_` {as_} does not fit `what`, which is {KINDS[kind]}")
             return kind
@@ -67,25 +64,25 @@ def recognized(what: Any, as_: ReadAs) -> Kind:
     path = Path(what)
     if path.is_dir():
         manifest = path / MANIFEST
-        return _of_manifest(manifest) if manifest.exists() else "texts"
+        return _manifest_kind(manifest) if manifest.exists() else "texts"
     if _is_manifest(path):
-        return _of_manifest(path)
+        return _manifest_kind(path)
     return "secrets" if path.suffix == ".txt" or (path.is_file() and not path.suffix) else "texts"
 
 
 def _is_manifest(path: Path) -> bool:
-    """Whether a path names a manifest, or a JSON file that holds no table of one object a line."""
+    """Whether a path names a manifest, or a JSON file other than a table of one object a line."""
     if path.name == MANIFEST or path.suffix != ".json":
         return path.name == MANIFEST
     try:
-        with path.open("rb") as opened:
-            first = json.loads(opened.readline(_FIRST))
+        with path.open("rb") as file:
+            first = json.loads(file.readline(2**20))
     except (OSError, ValueError, RecursionError):
         return True
     return not isinstance(first, dict) or "canaries" in first
 
 
-def _of_manifest(file: Path) -> Kind:
+def _manifest_kind(file: Path) -> Kind:
     from vestige.data.canaries.planting import REMEDY, format_of
     from vestige.data.canaries.utterances import SecretManifest
     from vestige.data.files import require_regular
@@ -94,16 +91,18 @@ def _of_manifest(file: Path) -> Kind:
     return "utterances" if format_of(file) == SecretManifest.FORMAT else "canaries"
 
 
-def reject_others(kind: Kind, given: Mapping[str, Any], defaults: Mapping[str, Any]) -> None:
+def reject_other_options(
+    kind: Kind, arguments: Mapping[str, Any], defaults: Mapping[str, Any]
+) -> None:
     """Raise ValueError for an option that was given and does not go with WHAT."""
-    for name, value in given.items():
-        kinds = [one for one, names in OPTIONS.items() if name in names]
+    for name, value in arguments.items():
+        kinds = [option_kind for option_kind, names in OPTIONS.items() if name in names]
         default = defaults[name]
         if not kinds or kind in kinds or value == default or not (value or default):
             continue
         if name == "remote":
             value.reject_for_local()
-        needed = " or ".join(KINDS[one] for one in kinds)
-        texts = kind == "secrets" and "texts" in kinds
-        also = ". Pass `as_` texts if it is a corpus" if texts else ""
-        raise ValueError(f"`{name}` needs {needed}, and `what` is {KINDS[kind]}{also}")
+        needed = " or ".join(map(KINDS.__getitem__, kinds))
+        may_be_texts = kind == "secrets" and "texts" in kinds
+        hint = ". Pass `as_` texts if it is a corpus" if may_be_texts else ""
+        raise ValueError(f"`{name}` needs {needed}, and `what` is {KINDS[kind]}{hint}")

@@ -6,8 +6,8 @@ per token the share of words that are wrong, and guessing at random reaches
 
 .. math:: \prod_i \frac{1}{|V_i|} \qquad \text{and} \qquad \frac{1}{n}\sum_i 1 - \frac{1}{|V_i|}
 
-Differs from the paper: every secret is tried if there are few enough, guesses have a certainty,
-everything has an interval, and if the truth is known its rank among all secrets is measured.
+Differs from the paper: all secrets are tried if there are few enough, guesses have a certainty,
+rates and means have intervals, and if the truth is known its rank among all secrets is measured.
 """
 
 import time
@@ -20,15 +20,15 @@ from typing import Any
 import torch
 
 from vestige.audits.extraction.objective import ExtractionObjective
-from vestige.audits.extraction.ranks import COLUMNS, Known, Truths
+from vestige.audits.extraction.ranks import COLUMNS, RankKind, Truths
 from vestige.audits.extraction.searches import (
     BUDGET,
     Candidates,
     Progress,
     Search,
+    all_losses,
+    best_of_all,
     coordinate_descent,
-    every_loss,
-    exhaust,
 )
 from vestige.metrics.estimates import Estimate, bounded_mean, columns, rate
 from vestige.metrics.tests import rank_sum
@@ -36,15 +36,15 @@ from vestige.results import Measurement
 
 Row = Mapping[str, Any]
 
-SAMPLE = 20_000
+RANK_SAMPLE = 20_000
 """Random secrets that a rank is estimated from if there are too many to try."""
 
-_OF_TRUTHS = ("truth", "truth_loss", "right", "hamming", *COLUMNS)
+_TRUTH_COLUMNS = ("truth", "truth_loss", "right", "hamming", *COLUMNS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Extraction(Measurement):
-    """Secrets that were extracted from trials of one shape.
+    """Extracted secrets of trials that were scored together.
 
     Attributes:
         secrets: a row per trial, or per truth of a single one. pattern has an underscore for each
@@ -53,28 +53,29 @@ class Extraction(Measurement):
             (`ranks.COLUMNS`), right and hamming (share of wrong words) of the best guess. None
             where the truth is unknown.
         search: "exact", "coordinate", or the name of another one.
-        sizes: candidates of each unknown word.
-        whole: every secret was tried.
-        evaluated: losses of secrets computed for each trial; gradients: of an utterance's loss.
+        sizes: number of candidates of each unknown word.
+        exhaustive: whether all secrets were tried.
+        evaluated: losses of secrets computed for each trial.
+        gradients: gradients of an utterance's loss computed for each trial.
         seconds: of the search for all trials together, without ranks.
-        seed: of what was random.
+        seed: of the search and of the sample of a rank.
     """
 
     secrets: tuple[Row, ...]
     search: str
     sizes: tuple[int, ...]
-    whole: bool
+    exhaustive: bool
     evaluated: int
     gradients: int
     seconds: float
     seed: int
 
     def summary(self) -> dict[str, object]:
-        """One row of a results table; None for what needs truths if there are none."""
-        known = [row for row in self.secrets if row["truth"] is not None]
+        """One row of a results table; without truths, entries about truths are None."""
+        with_truth = [row for row in self.secrets if row["truth"] is not None]
         ranked = [row for row in self.secrets if row["rank"] is not None]
-        right, space = rate(row["right"] for row in known), prod(self.sizes)
-        ranks, bits = ([row[name] for row in ranked] for name in ("rank", "exposure"))
+        right, space = rate(row["right"] for row in with_truth), prod(self.sizes)
+        ranks, exposures = ([row[name] for row in ranked] for name in ("rank", "exposure"))
         return {
             "search": self.search,
             "trials": len(self.secrets),
@@ -83,17 +84,19 @@ class Extraction(Measurement):
             "right": right and right.count,
             **columns("accuracy", right),
             "accuracy_by_chance": 1 / space,
-            **columns("hamming", bounded_mean([row["hamming"] for row in known])),
+            **columns("hamming", bounded_mean([row["hamming"] for row in with_truth])),
             "hamming_by_chance": hamming_by_chance(self.sizes),
             "ranked": len(ranked),
-            "ranks_exact": all(r["rank_known"] == "exact" for r in ranked) if ranked else None,
+            "ranks_exact": (
+                all(row["rank_known"] == "exact" for row in ranked) if ranked else None
+            ),
             "ranks_bounded": sum(row["rank_known"] == "bounded" for row in ranked),
             "median_rank": median(ranks) if ranked else None,
-            "median_rank_known": median_known(ranked),
-            **columns("exposure", mean_exposure(ranked, bits, ceiling=log2(space))),
+            "median_rank_known": median_rank_kind(ranked),
+            **columns("exposure", mean_exposure(ranked, exposures, ceiling=log2(space))),
             "chance_probability": rank_sum(ranks, [space] * len(ranks)) if ranked else None,
             "certainty": fmean(row["certainty"] for row in self.secrets),
-            "certainty_among": "all" if self.whole else "tried",
+            "certainty_among": "all" if self.exhaustive else "tried",
             "seconds": self.seconds,
             "seconds_per_trial": self.seconds / len(self.secrets),
             "losses_per_trial": self.evaluated,
@@ -102,7 +105,7 @@ class Extraction(Measurement):
         }
 
     def rows(self) -> Iterator[dict[str, object]]:
-        """One row a trial."""
+        """One row per trial or truth."""
         for number, row in enumerate(self.secrets, 1):
             yield {"trial": number, **row}
 
@@ -114,18 +117,17 @@ def extract_secrets(
     search: Search | None = None,
     truths: Sequence[Sequence[str]] | None = None,
     budget: int = BUDGET,
-    sample: int = SAMPLE,
+    sample: int = RANK_SAMPLE,
     progress: Progress | None = None,
 ) -> Extraction:
-    """Secrets of all trials, extracted at once.
+    """Search for the secrets of all trials at once.
 
     Args:
-        objective: the trials, as `objective_of` encodes them for a model.
-        seed: of what a search leaves to chance, and of the sample of a rank.
-        search: another search than ours, which tries every secret within the budget and follows
-            coordinate descent beyond.
-        truths: the true secret of each trial, or several of a single one; guesses ignore them.
-        budget: every secret is tried, and ranks are counted, if there are at most this many.
+        objective: the trials, encoded by `objective_of`.
+        seed: of the search and of the sample of a rank.
+        search: None tries all secrets within the budget, and uses coordinate descent above it.
+        truths: the true secret of each trial, or several of a single one; the search ignores them.
+        budget: ranks are counted if there are at most this many secrets.
         sample: otherwise ranks are estimated from this many random secrets; 0: no rank.
         progress: called with (steps done, steps in all).
 
@@ -133,51 +135,55 @@ def extract_secrets(
         ValueError: the truths are not secrets of the trials.
         ModelError: a loss is not finite.
     """
-    within = objective.space <= budget
-    true = None if truths is None else Truths(objective, truths)
+    within_budget = objective.space <= budget
+    ranked = None if truths is None else Truths(objective, truths)
     began = time.perf_counter()
-    every, name = None, "exact" if within else "coordinate"
-    if search is None and within:
-        every = every_loss(objective, progress)
-        found = exhaust(objective, every)
+    losses = None
+    if search is None and within_budget:
+        name = "exact"
+        losses = all_losses(objective, progress)
+        candidates = best_of_all(objective, losses)
     else:
-        name = name if search is None else search.__name__
-        chosen = search or coordinate_descent
-        found = chosen(objective, torch.Generator().manual_seed(seed), progress)
+        name = "coordinate" if search is None else search.__name__
+        generator = torch.Generator().manual_seed(seed)
+        candidates = (search or coordinate_descent)(objective, generator, progress)
     seconds = time.perf_counter() - began
-    if true is not None and within:
-        if every is None:
-            every = every_loss(objective, progress)
+    if ranked is not None and within_budget:
+        if losses is None:
+            losses = all_losses(objective, progress)
         codes = torch.arange(objective.space, device=objective.device)
-        true.compare(codes.expand_as(every), every, whole=True)
-    elif true is not None and sample:
-        true.sample(sample, seed=seed, progress=progress)
+        ranked.compare(codes.expand_as(losses), losses, exact=True)
+    elif ranked is not None and sample:
+        ranked.sample(sample, seed=seed, progress=progress)
     return Extraction(
-        secrets=tuple(_rows(objective, found, true)),
+        secrets=tuple(_rows(objective, candidates, ranked)),
         search=name,
         sizes=objective.sizes,
-        whole=int(found.tried.min()) == objective.space,
-        evaluated=found.evaluated,
-        gradients=found.gradients,
+        exhaustive=int(candidates.tried.min()) == objective.space,
+        evaluated=candidates.evaluated,
+        gradients=candidates.gradients,
         seconds=seconds,
         seed=seed,
     )
 
 
 def _rows(
-    objective: ExtractionObjective, found: Candidates, true: Truths | None
+    objective: ExtractionObjective, candidates: Candidates, truths: Truths | None
 ) -> Iterator[dict[str, Any]]:
     """The rows of an `Extraction`."""
-    guessed = [_guesses(objective, found, trial) for trial in range(objective.trials)]
-    if true is None:
-        yield from ({**row, **dict.fromkeys(_OF_TRUTHS)} for row in guessed)
+    trials = [_guess_columns(objective, candidates, trial) for trial in range(objective.trials)]
+    if truths is None:
+        yield from ({**row, **dict.fromkeys(_TRUTH_COLUMNS)} for row in trials)
         return
-    for place, (loss, numbers) in enumerate(zip(true.losses, true.numbers.tolist(), strict=True)):
-        trial = min(place, objective.trials - 1)
-        row, words = guessed[trial], objective.words(trial, numbers)
+    for number, (loss, indices) in enumerate(
+        zip(truths.losses, truths.indices.tolist(), strict=True)
+    ):
+        trial = min(number, objective.trials - 1)
+        row, words = trials[trial], objective.words(trial, indices)
         truth = " ".join(words)
         guesses = zip(row["guesses"], row["losses"], strict=True)
-        rank = true.rank(place, better=sum(g != truth and own < loss for g, own in guesses))
+        better = sum(guess != truth and guess_loss < loss for guess, guess_loss in guesses)
+        rank = truths.rank(number, better=better)
         yield {
             **row,
             "truth": truth,
@@ -188,21 +194,23 @@ def _rows(
         }
 
 
-def _guesses(objective: ExtractionObjective, found: Candidates, trial: int) -> dict[str, Any]:
+def _guess_columns(
+    objective: ExtractionObjective, candidates: Candidates, trial: int
+) -> dict[str, Any]:
     """The columns that all truths of a trial share."""
-    number = int(found.losses[trial].isfinite().sum())
-    losses = found.losses[trial, :number].tolist()
-    choices = found.choices[trial, :number].tolist()
+    number = int(candidates.losses[trial].isfinite().sum())
+    losses = candidates.losses[trial, :number].tolist()
+    choices = candidates.choices[trial, :number].tolist()
     guesses = [" ".join(objective.words(trial, choice)) for choice in choices]
     return {
         "pattern": objective.patterns[trial].text,
         "intent": objective.patterns[trial].intent,
         "guess": guesses[0],
         "loss": losses[0],
-        "certainty": float(found.certainty[trial]),
+        "certainty": float(candidates.certainty[trial]),
         "guesses": guesses,
         "losses": losses,
-        "tried": int(found.tried[trial]),
+        "tried": int(candidates.tried[trial]),
     }
 
 
@@ -212,38 +220,37 @@ def hamming_per_token(guess: Sequence[str], truth: Sequence[str]) -> float:
 
 
 def hamming_by_chance(sizes: Sequence[int]) -> float:
-    """The same of random guesses on average; `sizes` are candidates of each unknown word."""
+    """The mean share of wrong words of random guesses, by the numbers of candidates."""
     return sum(1 - 1 / size for size in sizes) / len(sizes)
 
 
 def mean_exposure(
-    ranked: Sequence[Row], bits: Sequence[float], *, ceiling: float
+    ranked: Sequence[Row], exposures: Sequence[float], *, ceiling: float
 ) -> Estimate | None:
     """The mean exposure; a single rank has its own interval.
 
     Args:
         ranked: rows with a rank.
-        bits: a value per secret, which may be ranked in several models.
+        exposures: one per secret, which may be ranked in several models.
         ceiling: highest possible exposure.
     """
-    if len(bits) == 1 == len(ranked):
+    if len(exposures) == 1 == len(ranked):
         [row] = ranked
         ends = row["exposure_low"], row["exposure_high"]
         return Estimate("exposure", row["exposure"], *ends, n=1)
-    return bounded_mean(bits, ceiling=ceiling)
+    return bounded_mean(exposures, ceiling=ceiling)
 
 
-def median_known(ranked: Sequence[Row]) -> Known | None:
-    """Accuracy of a median rank: "bounded" if it may be lower; None without ranks.
+def median_rank_kind(ranked: Sequence[Row]) -> RankKind | None:
+    """How the median rank is known: "bounded" if it may be lower; None without ranks.
 
-    A bounded rank counts with its upper end, so that the median is an upper end as well, unless
-    all bounded ones rank before it whatever they are.
+    A bounded rank counts with its upper end. Then the median is an upper end as well, unless the
+    upper ends of all bounded ranks are below it.
     """
     if not ranked:
         return None
     ordered = sorted(ranked, key=lambda row: row["rank"])
-    first = ordered[(len(ordered) - 1) // 2]
-    if any(row["rank_known"] == "bounded" and row["rank"] >= first["rank"] for row in ordered):
+    lower, upper = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
+    if any(row["rank_known"] == "bounded" and row["rank"] >= lower["rank"] for row in ordered):
         return "bounded"
-    middle = {first["rank_known"], ordered[len(ordered) // 2]["rank_known"]}
-    return "sampled" if "sampled" in middle else "exact"
+    return "sampled" if "sampled" in (lower["rank_known"], upper["rank_known"]) else "exact"

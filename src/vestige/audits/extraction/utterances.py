@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vestige.audits.extraction.objective import listed, objective_of
-from vestige.audits.extraction.secret_audit import audit_secrets
+from vestige.audits.extraction.objective import list_labels, objective_of
 from vestige.audits.extraction.unknown_words import extract_secrets
+from vestige.audits.extraction.utterances_audit import audit_secrets
 from vestige.claims import Check
 from vestige.data.canaries.patterns import SecretPattern, candidate_sets, require_used, with_intents
 from vestige.data.canaries.planting import manifest_file
@@ -22,12 +22,12 @@ from vestige.models.white_box import IntentSlotNetwork
 from vestige.results import Result
 from vestige.session import Session
 
-LABELLED = 200
-"""Utterances whose labels are predicted to see whether a model is alive."""
+MAX_LABELLED = 200
+"""Most utterances whose labels are predicted for the check "alive"."""
 
 
 def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
-    """Extract the unknown words of one utterance, or every planted secret and controls.
+    """Extract the unknown words of one utterance, or planted secrets and their controls.
 
     Args:
         model: an intent-and-slot model.
@@ -37,34 +37,35 @@ def extract_utterances(run: Session, model: Any, manifest: Any) -> Result:
         ValueError: the pattern or the truth does not fit.
         VestigeError: a model or a file of candidates cannot be read, or does not fit.
     """
-    given = run.arguments
+    arguments = run.arguments
     network = run.intent_slot("model", model)
     search: dict[str, Any] = {
-        "budget": given["search_budget"],
-        "sample": given["rank_sample"],
+        "budget": arguments["search_budget"],
+        "sample": arguments["rank_sample"],
         "seed": run.seed,
     }
     if manifest is None:
-        pattern = pattern_of(
-            *(given[name] for name in ("pattern", "intent", "slot", "candidates")),
+        pattern = parse_pattern(
+            *(arguments[name] for name in ("pattern", "intent", "slot", "candidates")),
             intents=network.intents,
         )
-        truths = None if given["truth"] is None else [words_of(given["truth"], pattern)]
-        run.configuration |= {"truth": None, "controls": None}  # the truth is in the rows alone
+        truth = arguments["truth"]
+        truths = None if truth is None else [truth_words(truth, pattern)]
+        run.configuration |= {"truth": None, "controls": None}  # only the rows have the truth
         objective = objective_of(network, pattern)
         with run.progress("searching for the secret") as step:
             return Result.of(extract_secrets(objective, truths=truths, progress=step, **search))
     sealed = load_secrets(manifest)
     run.data["manifest"] = sealed.sha256
-    alive = _alive(network, _labelled(manifest))
+    alive = _alive_check(network, _read_labelled(manifest))
     with run.progress("searching for the secrets") as step:
         return audit_secrets(
             network, sealed.canaries,
-            controls=given["controls"], alive=alive, progress=step, **search,
+            controls=arguments["controls"], alive=alive, progress=step, **search,
         )  # fmt: skip
 
 
-def pattern_of(
+def parse_pattern(
     text: str, intent: str | None, slot: str | None, candidates: Any, *, intents: Sequence[str]
 ) -> SecretPattern:
     """The pattern of an utterance.
@@ -77,7 +78,8 @@ def pattern_of(
     """
     if intent is None and "{" in text:
         raise ValueError(
-            f"`intent` must be given for a pattern of your own; the model knows {listed(intents)}"
+            "`intent` must be given for a pattern of your own; the model knows "
+            f"{list_labels(intents)}"
         )
     [(text, intent)] = with_intents([text], [] if intent is None else [intent])
     sets = candidate_sets(candidates)
@@ -86,8 +88,8 @@ def pattern_of(
     return SecretPattern.parse(text, intent=intent, slot=slot, candidates=sets)
 
 
-def words_of(truth: str, pattern: SecretPattern) -> list[str]:
-    """The words of the true secret; a ValueError that does not quote them unless they fit."""
+def truth_words(truth: str, pattern: SecretPattern) -> list[str]:
+    """The words of the true secret; ValueError, which does not quote them, if they do not fit."""
     words = truth.split()
     try:
         pattern.check(words)
@@ -98,7 +100,7 @@ def words_of(truth: str, pattern: SecretPattern) -> list[str]:
     return words
 
 
-def _labelled(manifest: Any) -> Utterances | None:
+def _read_labelled(manifest: Any) -> Utterances | None:
     """The utterances in the folder of the manifest; None if there are none."""
     if isinstance(manifest, SecretManifest):
         return None
@@ -108,38 +110,47 @@ def _labelled(manifest: Any) -> Utterances | None:
         return None
 
 
-def _alive(model: IntentSlotNetwork, utterances: Utterances | None) -> Check:
+def _alive_check(model: IntentSlotNetwork, utterances: Utterances | None) -> Check:
     """The check "alive": the model predicts labels better than their frequencies do."""
     if utterances is None or len(utterances) < 2:
         missing = "The folder of the manifest has no labelled utterances to test the model with."
         return Check("alive", "could not run", missing)
-    some = Utterances.of(list(utterances)[:: -(-len(utterances) // LABELLED)])
-    gains = _gains(model, some)
+    sample = Utterances.of(list(utterances)[:: -(-len(utterances) // MAX_LABELLED)])
+    gains = _label_gains(model, sample)
     if gains is None:
         broken = "The model gives losses that are not finite, or lacks the labels."
         return Check("alive", "failed", broken)
     if gains.mean() > 2 * gains.std(ddof=1) / sqrt(gains.size):
-        better = f"The model predicts labels {gains.mean():.3g} nats per label better than their "
-        return Check("alive", "passed", f"{better}frequencies do.")
-    weak = "The model predicts labels no better than their frequencies do: it is too weak for "
-    return Check("alive", "failed", f"{weak}an audit.")
+        sentence = (
+            f"The model predicts labels {gains.mean():.3g} nats per label better than their "
+            "frequencies do."
+        )
+        return Check("alive", "passed", sentence)
+    sentence = (
+        "The model predicts labels no better than their frequencies do: it is too weak for an "
+        "audit."
+    )
+    return Check("alive", "failed", sentence)
 
 
-def _gains(model: IntentSlotNetwork, utterances: Utterances) -> NDArray[np.float64] | None:
-    """(u,) nats per label that a model gains on label frequencies; None where it has no losses."""
+def _label_gains(model: IntentSlotNetwork, utterances: Utterances) -> NDArray[np.float64] | None:
+    """(u,) how much better than label frequencies a model predicts each label, in nats.
+
+    None if losses are not finite, or if the model has the labels of fewer than two utterances.
+    """
     from vestige.training.utterances import answer
 
     losses, rows = answer(model, model.encode(utterances)).losses, list(utterances)
-    known = ~np.isnan(losses)
-    if known.sum() < 2 or not np.isfinite(losses[known]).all():
+    has_labels = ~np.isnan(losses)
+    if has_labels.sum() < 2 or not np.isfinite(losses[has_labels]).all():
         return None
     intents = Counter(row.intent for row in rows)
     tags = Counter(tag for row in rows for tag in row.tags)
-    every = tags.total()
-    by_frequency = [
-        -log(intents[row.intent] / len(rows)) - sum(log(tags[tag] / every) for tag in row.tags)
+    total = tags.total()
+    frequency_losses = [
+        -log(intents[row.intent] / len(rows)) - sum(log(tags[tag] / total) for tag in row.tags)
         for row in rows
     ]
     labels = np.array([1 + len(row.tags) for row in rows])
-    gains: NDArray[np.float64] = ((np.array(by_frequency) - losses) / labels)[known]
+    gains: NDArray[np.float64] = ((np.array(frequency_losses) - losses) / labels)[has_labels]
     return gains

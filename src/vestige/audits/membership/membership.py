@@ -41,7 +41,7 @@ else:
 Select = Literal["all", "random", "rare", "informative"]
 ServiceTask = Literal["next-word", "translation", "dialogue"]
 
-TRAINING = ("epochs", "batch_size", "sequence_length", "learning_rate")
+TRAINING_OPTIONS = ("epochs", "batch_size", "sequence_length", "learning_rate")
 
 TEXTS, TEST = group("Texts", place=1), group("Test", place=2)
 SHADOWS, RUN = group("Shadow models", place=3), group("Run", place=9)
@@ -51,13 +51,13 @@ SHADOWS, RUN = group("Shadow models", place=3), group("Run", place=9)
 class Options:
     """A group of options."""
 
-    def changed(self, *among: str) -> dict[str, Any]:
-        """The options that were set, of all or of some."""
+    def changed(self, *names: str) -> dict[str, Any]:
+        """The options that differ from their defaults: all, or those of these names."""
         return {
-            one.name: value
-            for one in fields(self)
-            if (value := getattr(self, one.name)) != one.default
-            and (not among or one.name in among)
+            option.name: value
+            for option in fields(self)
+            if (value := getattr(self, option.name)) != option.default
+            and (not names or option.name in names)
         }
 
 
@@ -93,7 +93,9 @@ class ShadowOptions(Options):
 
     def __post_init__(self) -> None:
         if self.other_shapes and self.hidden_size is not None:
-            raise ValueError("`hidden_size` does not go with `other_shapes`, which has its own")
+            raise ValueError(
+                "`hidden_size` does not go with `other_shapes`, which has its own sizes"
+            )
 
 
 @Parameter(name="*", group=Group("Queries", sort_key=4))
@@ -193,19 +195,26 @@ def membership(
         VestigeError: something cannot be read, the reference is too small, or a server fails.
     """  # noqa: E501
     if unit == "user":
-        _reject("text", used=used, score=score, shadow_texts=shadow_texts, author=author)
+        _require_unit("text", used=used, score=score, shadow_texts=shadow_texts, author=author)
         from vestige.audits.membership.users import users_membership
 
         return users_membership(run)
-    of_users = queries.changed() | shadows.changed("other_shapes", "hidden_size", "processes")
-    _reject("user", person=person, random_users=random_users, user=user, source=source, **of_users)
+    user_options = queries.changed() | shadows.changed("other_shapes", "hidden_size", "processes")
+    _require_unit(
+        "user",
+        person=person,
+        random_users=random_users,
+        user=user,
+        source=source,
+        **user_options,
+    )
     from vestige.audits.membership.texts import texts_membership
 
     return texts_membership(run)
 
 
-def _reject(unit: str, **options: object) -> None:
-    """Raise ValueError for an option of the other unit."""
+def _require_unit(unit: str, **options: object) -> None:
+    """Raise ValueError if an option is given that only this unit has."""
     for name, value in options.items():
         if value is not None:
             raise ValueError(f"`{name}` needs `unit` {unit}")

@@ -1,13 +1,13 @@
-"""Which words of each user are queried: at random, by rarity or by expected information.
+"""Selection of the words that are queried: at random, by rarity or by expected information.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.3 and
 Algorithm 1: texts at random, or those of rare words.
 
 Differs from the paper: a query may also be a single word after its context (`calls`). Of texts,
-`rare` takes the smallest mean frequency, because the smallest sum picks short texts. If the model
-shows few words, rare ones are useless, since none is ever among them: `informative` takes what
-shadow models rank between k / 10 and 4 k, where training on the text can decide. One rule selects
-for everybody.
+`rare` takes the smallest mean frequency, because the smallest sum picks short texts. A model that
+shows few words never shows rare ones, so that querying them is useless: `informative` takes words
+that shadow models rank between k / 10 and 4 k, since training on the text can move them into or out
+of the top k. All users have the same rule.
 """
 
 from dataclasses import dataclass
@@ -30,14 +30,14 @@ class QueryPolicy:
     """A rule that selects the queried words of each user.
 
     Attributes:
-        how: what decides.
-        queries: texts of a user at most, every word of them.
-        calls: single words of a user at most.
+        select: the criterion.
+        queries: most texts of a user; all of their words are queried.
+        calls: most single words of a user.
         k: words that the target shows; 0 until it is known.
         seed: of random selection.
     """
 
-    how: Select = "all"
+    select: Select = "all"
     queries: int | None = None
     calls: int | None = None
     k: int
@@ -49,61 +49,72 @@ class QueryPolicy:
                 f"`calls` must be left out with `queries`, got {self.calls} and {self.queries}: "
                 "query whole texts or single words"
             )
-        if (self.queries is not None or self.calls is not None) == (self.how == "all"):
-            need = "`queries` or `calls`" if self.how != "all" else "another `select`"
-            raise ValueError(f"`select` {self.how} must come with {need}")
+        if (self.queries is not None or self.calls is not None) == (self.select == "all"):
+            need = "`queries` or `calls`" if self.select != "all" else "another `select`"
+            raise ValueError(f"`select` {self.select} must come with {need}")
 
     @classmethod
-    def of(cls, options: QueryOptions, *, shadows: int, seed: int) -> Self:
+    def from_options(cls, options: QueryOptions, *, shadows: int, seed: int) -> Self:
         """The policy of some options; ValueError if they contradict each other."""
-        some = options.queries is not None or options.calls is not None
-        # Texts of informative words are short ones: whole texts are best selected at random.
-        usual: Select = "informative" if shadows and options.calls is not None else "random"
-        how = options.select or (usual if some else "all")
-        k = options.top_k or 0
-        policy = cls(how=how, queries=options.queries, calls=options.calls, k=k, seed=seed)
-        if how == "informative" and not shadows:
+        default: Select = "all"
+        if options.calls is not None:
+            default = "informative" if shadows else "random"
+        elif options.queries is not None:
+            # Texts of informative words are short: whole texts are best selected at random.
+            default = "random"
+        policy = cls(
+            select=options.select or default,
+            queries=options.queries,
+            calls=options.calls,
+            k=options.top_k or 0,
+            seed=seed,
+        )
+        if policy.select == "informative" and not shadows:
             raise ValueError("`select` informative needs shadow models, which select the words")
         return policy
 
-    def mask(
+    def selected(
         self, queries: TokenQueries, counts: WordCounts, shadows: ShadowRanks | None = None
     ) -> Mask:
-        """(w,) True for the words to query; "rare" by counts, "informative" by shadow models."""
-        if self.how != "informative":
-            return self._best(queries, -counts.words[queries.tokens].astype(np.float64))
+        """(w,) a mask of the words to query; "rare" by counts, "informative" by shadow models."""
+        if self.select != "informative":
+            return self._highest(queries, -counts.words[queries.tokens].astype(np.float64))
         assert shadows is not None
         typical = shadows.typical_ranks(queries, seed=self.seed)
-        return self._best(queries, information(typical, k=self.k))
+        return self._highest(queries, information(typical, k=self.k))
 
-    def most(self, queries: TokenQueries) -> NDArray[np.int64]:
-        """(u,) words of each user that can be selected at most, if no shadow model is trained."""
+    def max_words(self, queries: TokenQueries) -> NDArray[np.int64]:
+        """(u,) most words of each user that can be selected, before shadow models are trained."""
         if self.calls is not None:
             return np.minimum(queries.counts(), self.calls)
-        if self.queries is None or self.how == "random":
+        if self.queries is None or self.select == "random":
             return queries.counts()
         _, text, lengths = np.unique(queries.texts, return_inverse=True, return_counts=True)
-        return queries.take(self._best(queries, lengths[text].astype(np.float64))).counts()
+        return queries.take(self._highest(queries, lengths[text].astype(np.float64))).counts()
 
-    def _best(self, queries: TokenQueries, worth: Floats) -> Mask:
-        """The words, or the words of the texts, of the highest worth (w,); or random ones."""
-        if self.how == "all":
+    def _highest(self, queries: TokenQueries, values: Floats) -> Mask:
+        """The words with the highest values (w,), or the texts with the highest means.
+
+        All or random ones if the policy selects so, whatever the values.
+        """
+        if self.select == "all":
             return np.ones(len(queries), dtype=bool)
-        generator = np.random.default_rng(self.seed)
+        rng = np.random.default_rng(self.seed)
         if self.calls is not None:
-            value = generator.random(len(queries)) if self.how == "random" else worth
-            return best_of_each(queries.users, value, self.calls)
+            if self.select == "random":
+                values = rng.random(len(queries))
+            return highest_per_user(queries.users, values, self.calls)
         assert self.queries is not None
         _, first, text = np.unique(queries.texts, return_index=True, return_inverse=True)
-        if self.how == "random":
-            value = generator.random(len(first))
+        if self.select == "random":
+            text_values = rng.random(len(first))
         else:
-            value = np.bincount(text, worth) / np.bincount(text)
-        return np.asarray(best_of_each(queries.users[first], value, self.queries)[text])
+            text_values = np.bincount(text, values) / np.bincount(text)
+        return np.asarray(highest_per_user(queries.users[first], text_values, self.queries)[text])
 
 
 def information(ranks: ArrayLike, *, k: int) -> Floats:
-    """(w,) higher the closer a word's rank is to k on a log scale, one half from k / 10 to 4 k.
+    """(w,) higher the closer a word's rank is to k on a log scale; below 0 outside [k / 10, 4 k].
 
     The ranks (w,) are those under models that were not trained on the words' users.
     """
@@ -114,14 +125,14 @@ def information(ranks: ArrayLike, *, k: int) -> Floats:
     return np.asarray(np.where(outside > 0, -outside, nearness), dtype=np.float64)
 
 
-def best_of_each(owners: ArrayLike, value: ArrayLike, limit: int) -> Mask:
-    """True for the `limit` largest values of each owner; equal ones in their order."""
+def highest_per_user(users: ArrayLike, values: ArrayLike, limit: int) -> Mask:
+    """A mask of the `limit` highest values of each user; the first of equal ones."""
     _validate.at_least(1, limit=limit)
-    owned, values = np.asarray(owners), np.asarray(value)
-    order = np.lexsort((-values, owned))
-    begins = np.flatnonzero(np.diff(owned[order], prepend=owned[order[:1]] - 1))
-    sizes = np.diff(np.append(begins, len(order)))
-    within = np.arange(len(order)) - np.repeat(begins, sizes)
-    chosen = np.zeros(len(order), dtype=bool)
-    chosen[order[within < limit]] = True
-    return chosen
+    user, value = np.asarray(users), np.asarray(values)
+    order = np.lexsort((-value, user))
+    starts = np.flatnonzero(np.diff(user[order], prepend=user[order[:1]] - 1))
+    sizes = np.diff(np.append(starts, len(order)))
+    position = np.arange(len(order)) - np.repeat(starts, sizes)
+    mask = np.zeros(len(order), dtype=bool)
+    mask[order[position < limit]] = True
+    return mask

@@ -19,7 +19,7 @@ from vestige.audits.membership.ranked_words import (
     score_words,
 )
 from vestige.audits.membership.service import Service
-from vestige.audits.membership.user_audit import compare_users, judge_users, sides_of
+from vestige.audits.membership.user_audit import compare_users, judge_users, score_sides
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.audits.membership.user_texts import NonMembers
 from vestige.claims import Check
@@ -34,14 +34,14 @@ from vestige.training.shadows import Shadow
 if TYPE_CHECKING:
     from vestige.session import Session
 
-LONGEST_LIST = 100
-"""Words of the lists that are compared, at most; and no more than a tenth of all words."""
-HALF = 0.5
-"""Share of shadow models that put one user's p-value at or below the level, from which on the user
-differs. However alike the text is, half of them do in twice the level of all audits at most."""
+MAX_TOP_WORDS = 100
+"""Most words of a list in the check "alive"; at most a tenth of the vocabulary is used."""
+MAX_NULL_SHARE = 0.5
+"""A single user is not comparable if this share of shadow models gives a p-value at or below the
+level. Among users like the reference, this happens in at most twice the level of all audits."""
 
 
-def ranked_users(
+def audit_with_shadows(
     run: "Session",
     inputs: UserInputs,
     alpha: float,
@@ -50,24 +50,22 @@ def ranked_users(
     train: Callable[[], list[Shadow]],
 ) -> Result:
     """Query the target, which may be remote, and the shadow models, and compare the users."""
-    policy, every, of_shadows = inputs.policy, inputs.queries, None
-    if policy.how == "informative":  # shadow models select the words
+    policy, shadow_ranks = inputs.policy, None
+    if policy.select == "informative":  # shadow models select the words
         if service is not None:
             service.probe()
         shadows = train()
-        of_shadows = _shadow_ranks(run, inputs, shadows, every)
-        chosen = np.flatnonzero(inputs.chosen(of_shadows))
-    else:
-        chosen = np.flatnonzero(inputs.chosen())
-    ranks = _target_ranks(run, inputs, service, every.take(chosen))
+        shadow_ranks = _shadow_ranks(run, inputs, shadows, inputs.queries)
+    selected = np.flatnonzero(inputs.selected(shadow_ranks))
+    ranks = _target_ranks(run, inputs, service, inputs.queries.take(selected))
     answered = ranks > 0
-    queries = every.take(chosen[answered])
-    known = with_words(queries, inputs.audited, inputs.known)
-    if of_shadows is not None:
-        of_shadows = of_shadows.of_words(chosen[answered])
-    else:  # after the target, whose failure comes before training
+    queries = inputs.queries.take(selected[answered])
+    non_members = with_queried_words(queries, inputs.audited, inputs.non_members)
+    if shadow_ranks is not None:
+        shadow_ranks = shadow_ranks.take(selected[answered])
+    else:  # after the target: a service that fails does so before training
         shadows = train()
-        of_shadows = _shadow_ranks(run, inputs, shadows, queries)
+        shadow_ranks = _shadow_ranks(run, inputs, shadows, queries)
     run.log(f"Comparing {len(queries):,} words.")
     words = RankedWords(
         queries=queries,
@@ -75,30 +73,30 @@ def ranked_users(
         k=policy.k,
         vocab_size=max(inputs.target.vocab_size, policy.k),
         counts=inputs.counts,
-        shadows=of_shadows,
+        shadows=shadow_ranks,
     )
-    ratios = [one.outside.perplexity / one.inside.perplexity for one in shadows]
-    facts = query_facts(policy.how, len(answered), int(answered.sum())) | {
+    ratios = [shadow.outside.perplexity / shadow.inside.perplexity for shadow in shadows]
+    facts = query_facts(policy.select, len(answered), int(answered.sum())) | {
         "shadow_perplexity_ratio": fmean(ratios) if ratios else None,
-        "useless_shadows": sum(one.useless for one in shadows),
+        "useless_shadows": sum(shadow.useless for shadow in shadows),
         **(service.statistics if service else {}),
     }
-    return membership_audit(
+    return audit_ranked_words(
         words,
         audited=inputs.audited,
-        known=known,
-        checks=inputs.checks_of_texts(np.unique(queries.texts), answered=float(answered.mean())),
+        non_members=non_members,
+        checks=inputs.text_checks(np.unique(queries.texts), answered=float(answered.mean())),
         facts=facts,
         rate=alpha,
         seed=policy.seed,
     )
 
 
-def query_facts(how: str, queried: int, answered: int | None = None) -> dict[str, object]:
-    """Statistics of the queries about all users, who are treated alike."""
+def query_facts(select: str, queried: int, answered: int | None = None) -> dict[str, object]:
+    """Entries of the summary about the queries of all users; by default all were answered."""
     answered = queried if answered is None else answered
     return {
-        "select": how,
+        "select": select,
         "words_asked": queried,
         "words_unanswered": queried - answered,
         "shadow_perplexity_ratio": None,
@@ -126,40 +124,40 @@ def _target_ranks(
 def _shadow_ranks(
     run: "Session", inputs: UserInputs, shadows: list[Shadow], queries: TokenQueries
 ) -> ShadowRanks | None:
-    """Ranks under the shadow models, and whose texts each was trained on; None without any."""
+    """Ranks under the shadow models, with their members; None without shadow models."""
     if not shadows:
         return None
-    found = [
+    ranks = [
         _ranks(
-            run, inputs, one.directory, one.sha256, queries,
+            run, inputs, shadow.directory, shadow.sha256, queries,
             f"reading the texts with shadow model {number} of {len(shadows)}",
         )
-        for number, one in enumerate(shadows, 1)
+        for number, shadow in enumerate(shadows, 1)
     ]  # fmt: skip
-    return ShadowRanks.of(found, [one.members for one in shadows], queries.names)
+    return ShadowRanks.of(ranks, [shadow.members for shadow in shadows], queries.names)
 
 
 def _ranks(
     run: "Session", inputs: UserInputs, model: Any, sha256: str, queries: TokenQueries, task: str
 ) -> Ranks:
-    """Ranks under a local model, which is loaded and read only if they are not in the store."""
-    part, key = run.store.part("ranks/"), inputs.key(sha256, queries)
-    if key not in part:
+    """Ranks under a local model or the model in a folder, from the store if they are there."""
+    stored, key = run.store.part("ranks/"), inputs.key(sha256, queries)
+    if key not in stored:
         load = load_seq2seq if inputs.target.source_vocabulary else load_model
         if isinstance(model, Path):
             model = load(model, device=run.device)
         with run.progress(task) as step:
             ranks, log_probs = ranks_of(model, inputs.encoded, queries, progress=step)
-        part[key] = {"ranks": ranks, "log_probs": log_probs}
-    cached = part[key]
-    return cached["ranks"], cached["log_probs"]
+        stored[key] = {"ranks": ranks, "log_probs": log_probs}
+    entry = stored[key]
+    return entry["ranks"], entry["log_probs"]
 
 
-def membership_audit(
+def audit_ranked_words(
     words: RankedWords,
     *,
     audited: Sequence[int],
-    known: NonMembers[int],
+    non_members: NonMembers[int],
     checks: Sequence[Check],
     facts: Mapping[str, object] | None = None,
     rate: float = 0.05,
@@ -168,89 +166,91 @@ def membership_audit(
     """Audit a target that shows ranks, and shadow models in its place.
 
     Args:
-        words: of all users; their counts are of text of nobody audited, fitted or compared, and
-            their shadow models were trained on nobody audited or compared, and on about half of
-            the fitted.
-        audited: users, as indices of `words.queries.names`.
-        known: groups of non-members, likewise. Those without a queried word are left out.
+        words: of all users. Their counts are of other users' texts; each shadow model was trained
+            on about half of the fitted users and on no audited or compared user.
+        audited: audited users, as indices of `words.queries.names`.
+        non_members: groups of non-members, likewise. Those without a queried word are left out.
         checks: of the texts: all that the claim requires besides those of ranks.
         facts: further entries of the summary.
         rate: false discovery rate, and level of the list's test.
         seed: of everything random.
 
     Raises:
-        ValueError: a shadow model was trained on somebody who is audited or compared.
+        ValueError: a shadow model was trained on an audited or compared user.
         DataError: there are too few non-members, or too few words of them.
     """
-    known = with_words(words.queries, audited, known)
+    groups = with_queried_words(words.queries, audited, non_members)
     if words.shadows is not None:
-        seen = np.any(words.shadows.seen, axis=0)
-        for name, group in (("audited", audited), ("compared", known.compared)):
-            if learned := [user for user in group if seen[user]]:
+        is_member = np.any(words.shadows.members, axis=0)
+        for name, group in (("audited", audited), ("compared", groups.compared)):
+            if members := [user for user in group if is_member[user]]:
                 raise ValueError(
-                    f"{name} must be non-members for every reference model, got user {learned[0]}"
+                    f"{name} must be non-members for every reference model, got user {members[0]}"
                 )
-    scores = score_words(words, known.fitted, seed=seed)
-    judged = judge_users(words.queries, scores, audited, known.compared, rate=rate, seed=seed)
-    nulls = null_p_values(words, audited, known, seed=seed)
-    fewest = min((n for n in judged.column("compared_with") if n), default=0)
-    every = (
-        _alive(words, (*known.fitted, *known.compared)),
-        *_alike_for_shadows(nulls, rate=rate, compared=fewest),
+    scores = score_words(words, groups.fitted, seed=seed)
+    judged = judge_users(words.queries, scores, audited, groups.compared, rate=rate, seed=seed)
+    null = null_p_values(words, audited, groups, seed=seed)
+    least_compared = min((n for n in judged.column("compared_with") if n), default=0)
+    all_checks = (
+        _alive(words, (*groups.fitted, *groups.compared)),
+        *_comparable_for_shadows(null, rate=rate, compared=least_compared),
         judged.powerful,
         *checks,
     )
     counts = {
-        "fitted_on": len(known.fitted),
-        "counted_on": len(known.counted),
+        "fitted_on": len(groups.fitted),
+        "counted_on": len(groups.counted),
         "references": 0 if words.shadows is None else len(words.shadows),
         "k": words.k,
         "vocab_size": words.vocab_size,
     }
-    return judged.result(every, counts | dict(facts or {}), null=nulls.ravel().tolist())
+    return judged.result(
+        all_checks, counts | dict(facts or {}), null_p_values=null.ravel().tolist()
+    )
 
 
 def null_p_values(
-    words: RankedWords, audited: Sequence[int], known: NonMembers[int], *, seed: int = 0
+    words: RankedWords, audited: Sequence[int], non_members: NonMembers[int], *, seed: int = 0
 ) -> Floats:
     """The same audit of each shadow model, which was not trained on the audited users.
 
     Returns:
-        (s, n) p-values of the n users who have scores, uniform unless the users differ from those
-        they are compared with in more than membership. A model that leaves too few references,
-        fitted users or words has none; of fewer than 3 models, each does.
+        (s, n) p-values of the n users who have scores, uniform unless audited and compared users
+        differ in more than membership. A model has none if it leaves too few references, fitted
+        users or words, which is so for all of fewer than 3 models.
     """
-    found: list[Floats] = []
+    p_values: list[Floats] = []
     shadows = words.shadows
     for model in range(0 if shadows is None else len(shadows)):
         assert shadows is not None
-        if shadows.without_pair_of(model).each < 1:
+        if shadows.without_pair_of(model).references < 1:
             continue
-        fitted = [user for user in known.fitted if not shadows.seen[model, user]]
+        fitted = [user for user in non_members.fitted if not shadows.members[model, user]]
         with suppress(DataError):  # half of the words may be too few
-            word_scores = score_words(words.played_by(model), fitted, seed=seed)
-            sides = sides_of(words.queries, word_scores, audited, known.compared, seed=seed)
-            found.append(compare_users(*sides, rate=0.05).p_values)
-    return np.array(found) if found else np.empty((0, 0))
+            scores = score_words(words.with_shadow_as_target(model), fitted, seed=seed)
+            sides = score_sides(words.queries, scores, audited, non_members.compared, seed=seed)
+            p_values.append(compare_users(*sides, rate=0.05).p_values)
+    return np.array(p_values) if p_values else np.empty((0, 0))
 
 
-def with_words(
-    queries: TokenQueries, audited: Sequence[int], known: NonMembers[int]
+def with_queried_words(
+    queries: TokenQueries, audited: Sequence[int], non_members: NonMembers[int]
 ) -> NonMembers[int]:
-    """The non-members of whom a word was queried.
+    """The groups of non-members, without fitted and compared users that have no queried word.
 
     Raises:
-        ValueError: nobody is audited, or a non-member is.
-        DataError: no word of theirs was queried.
+        ValueError: no user is audited, or a non-member is.
+        DataError: a group has no queried word.
     """
     if not len(audited):
         raise ValueError(f"audited must be at least one user, got {list(audited)}")
-    everybody = {*known.fitted, *known.compared, *known.counted}
-    if both := sorted(everybody & set(audited)):
+    users = {*non_members.fitted, *non_members.compared, *non_members.counted}
+    if both := sorted(users & set(audited)):
         raise ValueError(f"audited must be no non-members, got user {both[0]} as both")
     words = queries.counts()
     fitted, compared = (
-        tuple(user for user in group if words[user]) for group in (known.fitted, known.compared)
+        tuple(user for user in group if words[user])
+        for group in (non_members.fitted, non_members.compared)
     )
     if not (fitted and compared):
         raise DataError(
@@ -258,52 +258,57 @@ def with_words(
             "each needs one or more",
             remedy="Pass more users with --reference.",
         )
-    return replace(known, fitted=fitted, compared=compared)
+    return replace(non_members, fitted=fitted, compared=compared)
 
 
 def _alive(words: RankedWords, users: ArrayLike) -> Check:
-    """Whether the words that a model lists predict the text of non-members (`users`) better than
-    the words do that are the most frequent ones elsewhere."""
-    queries, known = words.queries, np.asarray(users)
-    k = max(1, min(words.k, LONGEST_LIST, words.vocab_size // 10))
+    """The check "alive": the words that a model lists predict the text of non-members (`users`)
+    better than the most frequent words of other text do."""
+    queries, selected = words.queries, np.asarray(users)
+    k = max(1, min(words.k, MAX_TOP_WORDS, words.vocab_size // 10))
     frequent = np.argsort(-words.counts.words, kind="stable")[:k]
-    listed = queries.mean_by_user(words.shown <= k)[known]
+    listed = queries.mean_by_user(words.shown <= k)[selected]
     # A model that lists words at random lists k of all.
     by_frequency = np.maximum(
-        queries.mean_by_user(np.isin(queries.tokens, frequent))[known], k / words.vocab_size
+        queries.mean_by_user(np.isin(queries.tokens, frequent))[selected], k / words.vocab_size
     )
-    there = np.isfinite(listed)
-    if there.sum() < 4:
+    has_words = np.isfinite(listed)
+    if has_words.sum() < 4:
         return Check("alive", "could not run", "Too few users to test the model; 4 are needed.")
-    gains = (listed - by_frequency)[there]
+    gains = (listed - by_frequency)[has_words]
     top = "word" if k == 1 else f"{k} words"
     sentence = (
-        f"The model's top {top} are right for {listed[there].mean():.0%} of the reference, the "
-        f"most frequent {top} for {by_frequency[there].mean():.0%}"
+        f"The model's top {top} are right for {listed[has_words].mean():.0%} of the reference, the "
+        f"most frequent {top} for {by_frequency[has_words].mean():.0%}"
     )
     if gains.mean() > 2 * gains.std(ddof=1) / np.sqrt(gains.size):
         return Check("alive", "passed", f"{sentence}.")
     return Check("alive", "failed", f"{sentence}: too weak to audit.")
 
 
-def _alike_for_shadows(
+def _comparable_for_shadows(
     p_values: NDArray[np.float64], *, rate: float, compared: int
 ) -> tuple[Check, ...]:
-    """The check "comparable" by (s, n) p-values of n users against s shadow models, which saw
-    nobody; none without p-values. Each user was compared with so many others at least."""
+    """The check "comparable"; none without p-values.
+
+    Args:
+        p_values: (s, n) of n users under s shadow models, which were trained on none of them.
+        rate: the level.
+        compared: least number of users that each was compared with.
+    """
     if not p_values.size:
         return ()
     share = float((p_values <= rate).mean())
     models, users = p_values.shape
     if users == 1:
-        unlike = models > 1 and share >= HALF
+        differ = models > 1 and share >= MAX_NULL_SHARE
     else:
-        unlike = share > max(rate, most_by_chance(rate, calibration=compared, tested=users))
+        differ = share > max(rate, most_by_chance(rate, calibration=compared, tested=users))
     sentence = (
         f"{share:.0%} of the p-values of {models} shadow models, which saw none of the texts, are "
         f"at most {rate:g}"
     )
-    if not unlike:
+    if not differ:
         return (Check("comparable", "passed", f"{sentence}."),)
     sentence += ": audited texts and reference differ without training on them."
     return (Check("comparable", "failed", sentence),)

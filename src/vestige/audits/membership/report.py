@@ -1,4 +1,4 @@
-"""The report of `vestige membership`: whether texts or users were used, which, and what is open."""
+"""The report of `vestige membership`: whether texts or users were used, which, and how sure."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ from vestige.reports.report import Report, lines
 from vestige.reports.words import NOTHING, Row, decimal, p_value, pairs, percent
 from vestige.results import Run
 
-LISTED = 25
-"""Units that a page lists."""
-UNANSWERED = 0.1
-"""Share of unanswered queries above which a reader is warned."""
+MAX_LISTED = 25
+"""Most units that a page lists."""
+MAX_UNANSWERED = 0.1
+"""Share of unanswered queries above which the report warns."""
 UNDECIDED_SENTENCE = "A check did not pass, so the scores support no verdict."
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Words about a unit of audit, and the names of its columns and summary entries."""
+    """Texts about a unit of audit, and the names of its columns and summary entries."""
 
-    many: str
+    plural: str
     flagged: str
     compared: str
     length: str
@@ -33,7 +33,7 @@ class Unit:
 
 
 TEXTS = Unit(
-    many="texts",
+    plural="texts",
     flagged="named",
     compared="compared_tokens",
     length="length",
@@ -55,7 +55,7 @@ TEXTS = Unit(
 )
 
 USERS = Unit(
-    many="users",
+    plural="users",
     flagged="called",
     compared="compared_words",
     length="words",
@@ -84,12 +84,12 @@ LIMITS = (
     "Repeating an audit with other options or references until it finds something invalidates its "
     "error rates.",
 )
-"""What the numbers of both units do not show."""
+"""Limits of the audits of both units."""
 
 
 def texts_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `TextAudit`."""
-    audited = _audited(run)
+    audited = _audited_rows(run)
     count, names = len(audited), [str(row["number"]) for row in audited]
     if show_secrets:
         texts = disclose([str(row["text"] or "") for row in audited], show_secrets=True)
@@ -100,34 +100,39 @@ def texts_report(run: Run, *, show_secrets: bool) -> Report:
             f"these {count:,} texts were in the training data of a model, which of them, and how "
             "many at least and at most"
         )
-    others = [row for row in run.rows if row["kind"] == "reference"]
-    chart = _p_values(audited, others, TEXTS, "the reference, each text compared with the others")
+    reference = [row for row in run.rows if row["kind"] == "reference"]
+    chart = _p_value_chart(
+        audited, reference, TEXTS, "the reference, each text compared with the others"
+    )
     return _report(
-        run, TEXTS, audited, names, texts_finding(run.summary), chart, contradiction(run.summary),
+        run, TEXTS, audited, names, texts_finding(run.summary), chart, bounds_warning(run.summary),
         title="Were these texts used?", question=question, show_secrets=show_secrets,
     )  # fmt: skip
 
 
 def users_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `UserAudit`."""
-    audited = _audited(run)
-    known, null = (
+    audited = _audited_rows(run)
+    non_members, null = (
         [row for row in run.rows if row["kind"] == kind] for kind in ("known out", "null")
     )
     names = disclose_names([str(row["user"]) for row in audited], show_secrets=show_secrets)
     scored = [row for row in audited if row["score"] is not None]
     if len(audited) == 1:
-        title, whose = "Was my text used?", "a user were in the training data of a model"
-        chart = _scores(scored, known)
+        title = "Was my text used?"
+        question = "texts of a user were in the training data of a model"
+        chart = _score_chart(scored, non_members)
     else:
         title = "Whose text was used?"
-        whose = f"{len(audited):,} users were in the training data of a model, and whose"
-        chart = _p_values(scored, null, USERS, "shadow models")
+        question = (
+            f"texts of {len(audited):,} users were in the training data of a model, and whose"
+        )
+        chart = _p_value_chart(scored, null, USERS, "shadow models")
     return _report(
-        run, USERS, audited, [f"{place} · {name}" for place, name in enumerate(names, 1)],
-        users_finding(run.summary, audited, known), chart if scored and known else None,
-        unanswered(run.summary),
-        title=title, question=f"texts of {whose}", show_secrets=show_secrets,
+        run, USERS, audited, [f"{number} · {name}" for number, name in enumerate(names, 1)],
+        users_finding(run.summary, audited, non_members),
+        chart if scored and non_members else None, unanswered_warning(run.summary),
+        title=title, question=question, show_secrets=show_secrets,
     )  # fmt: skip
 
 
@@ -150,7 +155,7 @@ def _report(
         asked=f"Whether {question} (a membership inference test).",
         models={
             "target": "the model",
-            "base": f"its base, stated not to have seen the {unit.many}",
+            "base": f"its base, stated not to have seen the {unit.plural}",
         },
         data={
             "texts": "the texts in question",
@@ -169,7 +174,7 @@ def _report(
         title=title,
         answer=finding[0],
         evidence=finding[1:],
-        notices=lines(notice, _together(audited, summary, unit)),
+        notices=lines(notice, _too_few_reference(audited, summary, unit)),
         blocks=(*([chart] if chart else []), _table(audited, unit, names), note, method),
         facts=pairs(
             {key: value for key, value in summary.items() if value != 0},
@@ -179,7 +184,7 @@ def _report(
     )
 
 
-def _audited(run: Run) -> list[Row]:
+def _audited_rows(run: Run) -> list[Row]:
     """Rows of the audited units, the smallest p-value first."""
     rows = [row for row in run.rows if row["kind"] == "audited"]
     if not rows:
@@ -187,18 +192,18 @@ def _audited(run: Run) -> list[Row]:
     return sorted(rows, key=lambda row: (row["p_value"], -(row["score"] or 0.0)))
 
 
-def _together(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
-    """How many units must score above the whole reference together before any is flagged."""
-    lowest = sorted(1 / (int(row["compared_with"]) + 1) for row in audited)
-    share = float(summary["rate"]) / len(lowest)
-    enough = (n for n, p in enumerate(lowest, start=1) if p <= share * n + 1e-12)
-    least = next(enough, len(lowest))
-    if int(summary[unit.flagged]) or least < 2:
+def _too_few_reference(audited: Sequence[Row], summary: Row, unit: Unit) -> str:
+    """A notice if no single unit can be flagged, because the reference is too small."""
+    least_p_values = sorted(1 / (int(row["compared_with"]) + 1) for row in audited)
+    share = float(summary["rate"]) / len(least_p_values)
+    enough = (n for n, p in enumerate(least_p_values, start=1) if p <= share * n + 1e-12)
+    needed_together = next(enough, len(least_p_values))
+    if int(summary[unit.flagged]) or needed_together < 2:
         return ""
     return (
-        f"With {int(summary[unit.reference]):,} reference {unit.many}, none is flagged unless "
-        f"{least:,} score above all of them; flagging a single one needs "
-        f"{int(summary[unit.needed]):,} reference {unit.many}."
+        f"With {int(summary[unit.reference]):,} reference {unit.plural}, none is flagged unless "
+        f"{needed_together:,} score above all of them; flagging a single one needs "
+        f"{int(summary[unit.needed]):,} reference {unit.plural}."
     )
 
 
@@ -206,21 +211,21 @@ def _table(audited: Sequence[Row], unit: Unit, names: Sequence[str]) -> Table:
     """The units with the smallest p-values."""
 
     def as_high(row: Row) -> str:
-        others = int(row["compared_with"])
-        return f"{round(float(row['p_value']) * (others + 1)) - 1:,} of {others:,}"
+        reference = int(row["compared_with"])
+        return f"{round(float(row['p_value']) * (reference + 1)) - 1:,} of {reference:,}"
 
     def compared(row: Row) -> str:
-        used, length = int(row[unit.compared]), row[unit.length]
-        return f"{used:,}" if length in (None, used) else f"{used:,} of {int(length):,}"
+        count, length = int(row[unit.compared]), row[unit.length]
+        return f"{count:,}" if length in (None, count) else f"{count:,} of {int(length):,}"
 
-    def if_scored(shown: Callable[[Row], str]) -> Callable[[Row], str]:
-        return lambda row: NOTHING if row["score"] is None else shown(row)
+    def if_scored(cell: Callable[[Row], str]) -> Callable[[Row], str]:
+        return lambda row: NOTHING if row["score"] is None else cell(row)
 
     return table(
         "Smallest p-values",
         [{**row, "name": name} for row, name in zip(audited, names, strict=True)],
         {
-            unit.many[:-1]: lambda row: row["name"],
+            unit.plural[:-1]: lambda row: row["name"],
             "flagged": lambda row: bool(row[unit.flagged]),
             "p-value": if_scored(lambda row: p_value(float(row["p_value"]))),
             "score as high": if_scored(as_high),
@@ -228,29 +233,31 @@ def _table(audited: Sequence[Row], unit: Unit, names: Sequence[str]) -> Table:
             f"{unit.compared.removeprefix('compared_')} compared": compared,
         },
         texts=2,
-        most=LISTED,
+        most=MAX_LISTED,
     )
 
 
-def _p_values(audited: Sequence[Row], others: Sequence[Row], unit: Unit, line: str) -> Figure:
-    """Sorted p-values of the audited units, and of others that were not used."""
-    values, rest = ([float(row["p_value"]) for row in rows] for rows in (audited, others))
+def _p_value_chart(audited: Sequence[Row], null: Sequence[Row], unit: Unit, line: str) -> Figure:
+    """Sorted p-values of the audited units, and null p-values as a line."""
+    p_values, null_p_values = ([float(row["p_value"]) for row in rows] for rows in (audited, null))
     flagged = [bool(row[unit.flagged]) for row in audited]
-    of = f"{unit.many}, the smallest p-value first"
+    axis = f"{unit.plural}, the smallest p-value first"
     return Figure(
-        draw=lambda width: sorted_p_values(values, flagged, rest, of=of, width=width),
+        draw=lambda width: sorted_p_values(p_values, flagged, null_p_values, of=axis, width=width),
         caption="P-values in order. Without use in training they lie along the dashed line. A disc "
-        f"is flagged. {f'The thin line is {line}.' if rest else ''}".strip(),
-        points=len(values),
+        f"is flagged. {f'The thin line is {line}.' if null_p_values else ''}".strip(),
+        points=len(p_values),
         slim=True,
     )
 
 
-def _scores(audited: Sequence[Row], known: Sequence[Row]) -> Figure:
+def _score_chart(audited: Sequence[Row], non_members: Sequence[Row]) -> Figure:
     """The score of one user, and those of non-members."""
-    own, rest = ([float(row["score"]) for row in rows] for rows in (audited, known))
+    scores, reference = ([float(row["score"]) for row in rows] for rows in (audited, non_members))
     return Figure(
-        draw=lambda width: two_groups(own, rest, names=("this user", "non-members"), width=width),
+        draw=lambda width: two_groups(
+            scores, reference, names=("this user", "non-members"), width=width
+        ),
         caption="Scores of this user, above, and of non-members, below, over as many words. "
         "Further right, the model knows the texts better.",
         slim=True,
@@ -258,10 +265,10 @@ def _scores(audited: Sequence[Row], known: Sequence[Row]) -> Figure:
 
 
 def texts_finding(summary: Row) -> tuple[str, ...]:
-    """The answer, and what supports it or is open."""
-    least, rate = int(summary["at_least"]), float(summary["rate"])
-    most = summary["at_most"] if summary["consistent"] else None
-    sure = f"{100 * (1 - rate):g}% confidence"
+    """The answer, then its evidence."""
+    lower, rate = int(summary["at_least"]), float(summary["rate"])
+    upper = summary["at_most"] if summary["consistent"] else None
+    confidence = f"{100 * (1 - rate):g}% confidence"
     listed, known = int(summary["listed"]), int(summary.get("known_used") or 0)
     texts = f"{listed:,} text{'' if listed == 1 else 's'}"
     texts += ", one of each author," if summary["units"] == "authors" else ""
@@ -272,46 +279,46 @@ def texts_finding(summary: Row) -> tuple[str, ...]:
         )
     elif summary["consistent"]:
         no_upper = f"No upper bound: the {known:,} known members do not score high enough."
-    if least:
+    if lower:
         flags = "None flagged: no single text has a small enough p-value."
         if flagged := int(summary["named"]):
             flags = f"{flagged:,} flagged (false discovery rate {percent(rate)})."
-        found = lines(
-            f"At least {least:,} of {texts} {'was' if least == 1 else 'were'} used for training "
-            f"({sure}).",
+        finding = lines(
+            f"At least {lower:,} of {texts} {'was' if lower == 1 else 'were'} used for training "
+            f"({confidence}).",
             flags,
             no_upper,
         )
-        if most is not None and most >= least:
-            number = f"{least:,} to {most:,} of {texts}"
-            found = (f"{number} were used for training ({sure} each).", flags)
-    elif most is not None and most < listed:
-        number = f"At most {most:,} of" if most else "None of"
-        were = "was" if most in (0, 1) else "were"
-        found = (
-            f"{number} {texts} {were} used for training ({sure}).",
+        if upper is not None and upper >= lower:
+            bounds = f"{lower:,} to {upper:,} of {texts}"
+            finding = (f"{bounds} were used for training ({confidence} each).", flags)
+    elif upper is not None and upper < listed:
+        number = f"At most {upper:,} of" if upper else "None of"
+        were = "was" if upper in (0, 1) else "were"
+        finding = (
+            f"{number} {texts} {were} used for training ({confidence}).",
             f"The bound holds for texts that were used like the {known:,} known members.",
         )
     else:
         count = int(summary["texts"])
         these = "this text" if count == 1 else f"these {count:,} texts"
-        found = lines(
+        finding = lines(
             f"The model does not know {these} better than texts that it never saw.",
             "This does not prove that they were not used.",
             no_upper,
         )
-    return _undecided(summary, found)
+    return _qualified(summary, finding)
 
 
-def _undecided(summary: Row, found: tuple[str, ...]) -> tuple[str, ...]:
-    """The finding, which is only what the scores say if the verdict is undecided."""
+def _qualified(summary: Row, finding: tuple[str, ...]) -> tuple[str, ...]:
+    """The finding; if the verdict is undecided, a sentence that says so comes first."""
     if summary.get("verdict") != UNDECIDED:
-        return found
-    first, *rest = found
+        return finding
+    first, *rest = finding
     return lines(UNDECIDED_SENTENCE, f"The scores alone would say: “{first}”", " ".join(rest))
 
 
-def contradiction(summary: Row) -> str:
+def bounds_warning(summary: Row) -> str:
     """A warning if the lower bound is above the upper one."""
     if summary["consistent"]:
         return ""
@@ -321,28 +328,31 @@ def contradiction(summary: Row) -> str:
     )
 
 
-def users_finding(summary: Row, audited: Sequence[Row], known: Sequence[Row]) -> tuple[str, ...]:
-    """The answer, and what supports it or is open."""
+def users_finding(
+    summary: Row, audited: Sequence[Row], non_members: Sequence[Row]
+) -> tuple[str, ...]:
+    """The answer, then its evidence."""
     if all(row["score"] is None for row in audited):
         return "No word of these texts could be queried.", "Give more text in the model's language."
-    found = _person(audited[0], known) if len(audited) == 1 else _owner(summary)
-    return _undecided(summary, found)
+    if len(audited) == 1:
+        return _qualified(summary, _one_user_finding(audited[0], non_members))
+    return _qualified(summary, _many_users_finding(summary))
 
 
-def _person(own: Row, known: Sequence[Row]) -> tuple[str, ...]:
-    higher = sum(float(row["score"]) >= float(own["score"]) for row in known)
-    used, words = int(own["compared_words"]), int(own["words"])
+def _one_user_finding(user: Row, non_members: Sequence[Row]) -> tuple[str, ...]:
+    higher = sum(float(row["score"]) >= float(user["score"]) for row in non_members)
+    compared, words = int(user["compared_words"]), int(user["words"])
     return lines(
-        f"This user's texts are {'' if own['called'] else 'not '}recognized as training data.",
-        f"{higher:,} of {len(known):,} non-members score as high over as many words "
-        f"(p = {p_value(float(own['p_value']))}).",
-        f"Only {used:,} of the user's {words:,} words are compared: few non-members have more."
-        if used < words
+        f"This user's texts are {'' if user['called'] else 'not '}recognized as training data.",
+        f"{higher:,} of {len(non_members):,} non-members score as high over as many words "
+        f"(p = {p_value(float(user['p_value']))}).",
+        f"Only {compared:,} of the user's {words:,} words are compared: few non-members have more."
+        if compared < words
         else "",
     )
 
 
-def _owner(summary: Row) -> tuple[str, ...]:
+def _many_users_finding(summary: Row) -> tuple[str, ...]:
     users, flagged, alpha = int(summary["users"]), int(summary["called"]), float(summary["rate"])
     if flagged:
         return (
@@ -362,10 +372,10 @@ def _owner(summary: Row) -> tuple[str, ...]:
     )
 
 
-def unanswered(summary: Row) -> str:
-    """A warning if the service left many queries without an answer."""
+def unanswered_warning(summary: Row) -> str:
+    """A warning if many queries have no answer."""
     queries, missing = (int(summary.get(name) or 0) for name in ("words_asked", "words_unanswered"))
-    if not queries or missing / queries <= UNANSWERED:
+    if not queries or missing / queries <= MAX_UNANSWERED:
         return ""
     return (
         f"{missing:,} of {queries:,} queries have no answer ({percent(missing / queries)}). If the "

@@ -1,6 +1,6 @@
-"""A remote model as the target: within its budget, and Vestige caches all answers.
+"""A remote model as the target, queried within a budget.
 
-A killed audit resumes and pays for nothing twice.
+Vestige caches all answers: a killed audit resumes and sends no query twice.
 """
 
 import random
@@ -31,14 +31,14 @@ from vestige.monitor import Monitor
 if TYPE_CHECKING:
     from vestige.session import Session
 
-CONTEXTS = 64
+BATCH_SIZE = 64
 """Contexts of one request to the client."""
-UNKNOWN = 0.5
-"""Share of unknown words in lists above which they may be pieces of words."""
-SILENCE = 60.0
+MAX_UNKNOWN_SHARE = 0.5
+"""Share of unknown words in the lists above which the model may list pieces of words."""
+SLOW_CALL = 60.0
 """Seconds after which a call without an answer is reported."""
-ENDINGS = LONGEST_PIECES // GOES_ON
-"""Most calls to a server for a word that is cut into pieces."""
+CALLS_PER_WORD = LONGEST_PIECES // GOES_ON
+"""Most calls to a server to complete a listed word from its pieces."""
 
 
 @dataclass(kw_only=True)
@@ -49,8 +49,8 @@ class Service:
         run: the session.
         inputs: of the audit.
         options: budgets and speed.
-        outputs: a server's answers, cached.
-        statistics: of the queries of all sessions, after the first one.
+        outputs: the cached answers of a server.
+        statistics: of all queries so far, those of earlier sessions included.
     """
 
     run: "Session"
@@ -61,32 +61,33 @@ class Service:
     _error: BaseException | None = field(default=None, init=False)
 
     def check_budget(self) -> None:
-        """Refuse a budget that cannot be enough, before anything is trained or queried."""
-        queries, most = self.inputs.queries, None
-        if self.inputs.policy.how == "informative":
+        """Raise DataError for a budget that is too small, before anything is trained or queried."""
+        queries, max_queries = self.inputs.queries, None
+        if self.inputs.policy.select == "informative":
             # One more: the service is tried with a word that may not be selected later.
-            most = int(self.inputs.policy.most(queries).sum()) + 1
+            max_queries = int(self.inputs.policy.max_words(queries).sum()) + 1
         else:
-            queries = queries.take(self.inputs.chosen())
+            queries = queries.take(self.inputs.selected())
         contexts, _ = self.inputs.contexts(queries)
         if isinstance(self.inputs.target.remote, EndpointAddress):
-            self.run.log(server_cost(contexts, self.options, k=self.inputs.policy.k, most=most))
+            k = self.inputs.policy.k
+            self.run.log(server_cost(contexts, self.options, k=k, max_queries=max_queries))
             return
-        budget, needed = self.options.budget, most or len(set(contexts))
+        budget, needed = self.options.budget, max_queries or len(set(contexts))
         if budget is not None and budget < needed:
             raise DataError(
                 f"`budget` {budget} is too small: this audit needs "
-                f"{'up to ' if most else ''}{needed} queries",
+                f"{'up to ' if max_queries else ''}{needed} queries",
                 remedy=f"Give `budget` {needed} (more if calls fail), fewer `queries` or `calls`, "
                 "or fewer texts.",
             )
 
     def probe(self) -> None:
         """Query one word, so that an unusable service is refused before long work."""
-        found = self.ranks(self.inputs.queries.take([0]))
-        if not found.any() and not self.statistics["refused"]:
-            why = f": {type(self._error).__name__}" if self._error else ""
-            raise self._failure(f"no answer to the first query{why}")
+        ranks = self.ranks(self.inputs.queries.take([0]))
+        if not ranks.any() and not self.statistics["refused"]:
+            cause = f": {type(self._error).__name__}" if self._error else ""
+            raise self._failure(f"no answer to the first query{cause}")
 
     def ranks(self, queries: TokenQueries) -> NDArray[np.int32]:
         """(w,) ranks up to k + 1; 0 if there is no answer.
@@ -95,54 +96,61 @@ class Service:
             ModelError: the answers are no lists of words, or the service keeps failing.
         """
         contexts, words = self.inputs.contexts(queries)
-        # In random order: if a budget ends early, it leaves out no user more than another.
+        # In random order: a budget that ends early cuts all users alike.
         order = list(range(len(words)))
         random.Random(self.inputs.policy.seed).shuffle(order)
-        # Text that a function prints is no part of the result. Not around each call: a call that
-        # was given up would restore, when it ends, what was stdout when it began.
+        # Text that a function prints is not part of the result. The redirection is not around
+        # each call: a timed-out call that ends later would restore an outdated stdout.
         with (
             self._client() as client,
             self.run.progress("querying the service") as step,
             redirect_stdout(sys.stderr),
         ):
-            asked = [contexts[n] for n in order], [words[n] for n in order]
-            found = likeliest_ranks(client, *asked, at_once=CONTEXTS, progress=step)
+            shuffled_ranks = likeliest_ranks(
+                client,
+                [contexts[index] for index in order],
+                [words[index] for index in order],
+                at_once=BATCH_SIZE,
+                progress=step,
+            )
         if client.statistics.gave_up:
             raise self._failure(type(self._error).__name__) from self._error
         unknown = client.statistics.unknown_words
-        if unknown > UNKNOWN * client.statistics.queries * self.inputs.policy.k:
+        if unknown > MAX_UNKNOWN_SHARE * client.statistics.queries * self.inputs.policy.k:
             self.run.log(
                 f"The reference has none of {unknown:,} words that the service listed. If it lists "
                 "pieces of words, join them first. Vestige does so for a server, openai:URL#MODEL."
             )
         ranks = np.zeros(len(order), dtype=np.int32)
-        ranks[order] = found
+        ranks[order] = shuffled_ranks
         return ranks
 
     @contextmanager
     def _client(self) -> Iterator[ServiceModel]:
-        """The service as a model; the statistics are those at the end of the block."""
+        """The service as a model; updates the statistics at the end of the block."""
         remote, options = self.inputs.target.remote, self.options
         vocabulary = self.inputs.target.vocabulary
-        known = frozenset(map(vocabulary.piece, range(len(vocabulary))))
+        known_words = frozenset(map(vocabulary.piece, range(len(vocabulary))))
         if isinstance(remote, EndpointAddress):
-            with self._server(remote, known) as client:
+            with self._server_client(remote, known_words) as client:
                 yield client
             return
         assert remote is not None
         client = ServiceModel(
-            _reporting_silence(remote, self.run.monitor),
+            _report_slow_calls(remote, self.run.monitor),
             k=self.inputs.policy.k,
             budget=options.budget,
             store=self.run.store,
-            known=known,
+            known=known_words,
             retry=RetryPolicy(attempts=options.attempts, timeout=options.timeout),
         )
         yield client
         self.statistics, self._error = client.statistics.summary(), client.last_error
 
     @contextmanager
-    def _server(self, address: EndpointAddress, known: frozenset[str]) -> Iterator[ServiceModel]:
+    def _server_client(
+        self, address: EndpointAddress, known_words: frozenset[str]
+    ) -> Iterator[ServiceModel]:
         path, k = self.outputs.answers(address), self.inputs.policy.k
         with opened(address, path, self.options, self.run.monitor) as (endpoint, access):
             if k > access.shown:
@@ -150,41 +158,42 @@ class Service:
                     f"`top_k` {k} is more than the {access.shown} tokens that the server shows",
                     remedy=f"Give `top_k` {access.shown} or less.",
                 )
-            words = EndpointWords(endpoint, access, k, known, self.inputs.split)
+            words = EndpointWords(endpoint, access, k, known_words, self.inputs.split)
             # The endpoint caches, retries and counts by itself.
-            retry = RetryPolicy(at_once=CONTEXTS, attempts=1, give_up_after=1)
-            client = ServiceModel(words, k=k, known=known, retry=retry)
+            retry = RetryPolicy(at_once=BATCH_SIZE, attempts=1, give_up_after=1)
+            client = ServiceModel(words, k=k, known=known_words, retry=retry)
             yield client
             self._error = client.last_error
             if isinstance(self._error, VestigeError):
                 raise self._error
             endpoint.confirm()
-            total = endpoint.totals
+            totals = endpoint.totals
             self.statistics = client.statistics.summary() | {
-                **{name: total[name] for name in ("calls", "tokens", "seconds")},
-                **dict.fromkeys(("failures", "retries"), total["failed_calls"]),
+                **{name: totals[name] for name in ("calls", "tokens", "seconds")},
+                **dict.fromkeys(("failures", "retries"), totals["failed_calls"]),
                 "budget": self.options.budget,
                 "budget_spent": endpoint.budget_spent,
                 **{f"listed_{name}": words.counts[name] for name in ("tokens", "pieces")},
             }
 
-    def _failure(self, what: str) -> ModelError:
+    def _failure(self, cause: str) -> ModelError:
         queries = self.statistics["queries"]
         return ModelError(
-            f"{self.inputs.target.name} keeps failing, by query {queries:,} ({what})",
+            f"{self.inputs.target.name} keeps failing, by query {queries:,} ({cause})",
             remedy="Try it by hand, or raise `attempts` or `timeout`. Then repeat the command: "
             "Vestige caches answers.",
         )
 
 
-def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
-    """The function, with a line for the user if a call takes long."""
+def _report_slow_calls(ask: Ask, monitor: Monitor) -> Ask:
+    """The function; logs a line while a call takes long."""
     line = (
-        f"The service has not answered for {SILENCE:.0f} s. Vestige waits; --timeout limits a call."
+        f"The service has not answered for {SLOW_CALL:.0f} s. Vestige waits; --timeout limits a "
+        "call."
     )
 
-    def reported(contexts: Sequence[Context]) -> Any:
-        timer = threading.Timer(SILENCE, monitor.log, [line])
+    def ask_and_report(contexts: Sequence[Context]) -> Any:
+        timer = threading.Timer(SLOW_CALL, monitor.log, [line])
         timer.daemon = True
         timer.start()
         try:
@@ -192,27 +201,34 @@ def _reporting_silence(ask: Ask, monitor: Monitor) -> Ask:
         finally:
             timer.cancel()
 
-    return reported
+    return ask_and_report
 
 
 def server_cost(
-    contexts: Sequence[Context], options: RemoteOptions, *, k: int, most: int | None = None
+    contexts: Sequence[Context],
+    options: RemoteOptions,
+    *,
+    k: int,
+    max_queries: int | None = None,
 ) -> str:
-    """A line about calls and tokens; DataError if a budget is too small in any case.
+    """A line about the expected calls and tokens.
 
     Args:
-        contexts: that will be queried.
+        contexts: candidates for queries.
         options: with the budgets.
         k: length of the lists; each word may be cut into pieces, which Vestige completes.
-        most: how many of the contexts will be queried, if it is not known yet which.
+        max_queries: how many of the contexts will be queried at most; None: all.
+
+    Raises:
+        DataError: a budget is too small even if no word is cut into pieces.
     """
     prompts = {" ".join(context.words) for context in contexts}
-    queried = len(prompts) if most is None else min(most, len(prompts))
+    queried = len(prompts) if max_queries is None else min(max_queries, len(prompts))
     checks = CALLS + 2 + queried // CHECK_EVERY
-    each = sum(Question(prompt).tokens for prompt in prompts) / max(len(prompts), 1)
-    calls, tokens = queried + checks, round(each * queried) + 20 * checks
-    ends = queried * k * ENDINGS
-    most_tokens = tokens + round(ends * (each + LONGEST_PIECES))
+    prompt_tokens = sum(Question(prompt).tokens for prompt in prompts) / max(len(prompts), 1)
+    calls, tokens = queried + checks, round(prompt_tokens * queried) + 20 * checks
+    piece_calls = queried * k * CALLS_PER_WORD
+    max_tokens = tokens + round(piece_calls * (prompt_tokens + LONGEST_PIECES))
     for name, needed in (("budget", calls), ("token_budget", tokens)):
         allowed = getattr(options, name)
         if allowed is not None and allowed < needed:
@@ -224,7 +240,7 @@ def server_cost(
             )
     return (
         f"Plan: {queried:,} prompts, {calls:,} calls and about {tokens:,} tokens if each token is "
-        f"a word; at most {calls + ends:,} calls and about {most_tokens:,} tokens if every "
+        f"a word; at most {calls + piece_calls:,} calls and about {max_tokens:,} tokens if every "
         f"listed word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts "
         "at once; more if calls fail. Cached answers cost nothing."
     )

@@ -1,9 +1,9 @@
-"""Shadow models: trained as the target, on texts that say who is a member of which.
+"""Shadow models: models trained like the target, with known members.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", arXiv:1811.00513,
-Algorithm 1. Shadows of texts are fine-tunes of the base; those of users are trained from scratch.
-They come in pairs, which are trained on the two halves of the texts. A finished one is loaded, an
-interrupted one resumes.
+Algorithm 1. For audits of texts they are fine-tunes of the base; for audits of users they are
+trained from scratch. The two models of a pair are trained on the two halves of the texts. A
+finished model is loaded; an interrupted training resumes.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ import numpy as np
 
 from vestige import results
 from vestige.arguments import ModelLike
-from vestige.audits.membership.membership import TRAINING, ShadowOptions
+from vestige.audits.membership.membership import TRAINING_OPTIONS, ShadowOptions
 from vestige.audits.membership.user_inputs import Target, UserInputs
 from vestige.data.corpus import Corpus
 from vestige.errors import RunError
@@ -46,18 +46,19 @@ from vestige.training.steps import settled
 if TYPE_CHECKING:
     from vestige.session import Session
 
-SHADOWS_OF_TEXTS = 4
-"""Shadow models of texts if no number is given."""
-CONFIGS = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
-"""Architectures that a shadow of users can have."""
+DEFAULT_SHADOWS = 4
+"""Shadow models of an audit of texts, if `shadows` is not given."""
+SHADOW_CONFIGS = LSTMConfig | GRUConfig | TransformerConfig | Seq2SeqConfig
+"""Architectures of shadow models in audits of users."""
 PLAIN_BATCHES = ("stream", "documents", "users")
-"""Batches of trainings that a shadow can imitate; those of a defence are random samples."""
-TRAINED = "shadow models trained"
+"""Batchings that shadow models can repeat; a defence's batches are random samples."""
+TRAINED_COUNT = "shadow models trained"
+"""Key in the store."""
 
 
 @contextmanager
 def shadow_folder(run: "Session") -> Iterator[Path]:
-    """The folder of shadow models, a temporary one if there is no other."""
+    """The folder of shadow models; a temporary one if the run has no folder."""
     if folder := run.beside_out("shadows", run.arguments["shadows"].shadow_dir):
         yield folder
     else:
@@ -70,7 +71,7 @@ class ShadowModel:
     """A trained shadow model of texts.
 
     Attributes:
-        directory: of its own.
+        directory: its folder.
         model: in evaluation mode.
         members: positions of the texts that it was trained on.
     """
@@ -91,15 +92,15 @@ def shadow_models(
     device: str,
     monitor: Monitor,
 ) -> Iterator[ShadowModel]:
-    """Train the shadow models of an audit of texts, or load them; one at a time is held.
+    """Train or load the shadow models of an audit of texts; one is in memory at a time.
 
     Args:
-        target: whose training they repeat as far as it is known: an adapter like its own, or all
-            weights; None: a served model.
-        base: that they start from; None: the base of the adapter `target`.
+        target: model whose training is repeated as far as it is known, with an adapter like its
+            own or with all weights; None: a served model.
+        base: model to start from; None: the base of the adapter `target`.
         texts: like the target's training data, but not in it.
         options: how many, and changes of the training.
-        folder: holds a folder for each, named by a hash of all that determines it.
+        folder: has a folder for each model, named by a hash of its inputs.
         seed: of the halves and of the trainings.
 
     Raises:
@@ -112,39 +113,40 @@ def shadow_models(
         start_from = load_model(fspath(start_from), device=device)
     loaded = start_from.eval()
     recipe = _recipe(target, loaded, options, monitor)
-    count, order = options.shadows or SHADOWS_OF_TEXTS, np.arange(0)
-    for number in range(count):
-        if number % 2 == 0:
-            order = np.random.default_rng([seed, number]).permutation(len(texts))
-        own = order[number % 2 :: 2]
-        half, own_seed = texts.take(own), recipe.config.seed + 1 + 1000 * seed + number
-        determined_by = {
+    count, order = options.shadows or DEFAULT_SHADOWS, np.arange(0)
+    for index in range(count):
+        if index % 2 == 0:
+            order = np.random.default_rng([seed, index]).permutation(len(texts))
+        members = order[index % 2 :: 2]
+        half = texts.take(members)
+        training_seed = recipe.config.seed + 1 + 1000 * seed + index
+        inputs = {
             "base": start_of(loaded),
             "adapter": None if recipe.adapter is None else str(recipe.adapter),
             "texts": half.fingerprint(),
-            "config": asdict(recipe.seeded(own_seed)),
+            "config": asdict(recipe.seeded(training_seed)),
         }
-        name = hashlib.sha256(results.to_json(determined_by).encode()).hexdigest()[:16]
-        with monitor.progress(f"training shadow model {number + 1} of {count}") as step:
-            model = recipe.repeat(folder / name, half, loaded, seed=own_seed, progress=step)
-        yield ShadowModel(folder / name, model.eval(), tuple(sorted(own.tolist())))
+        directory = folder / hashlib.sha256(results.to_json(inputs).encode()).hexdigest()[:16]
+        with monitor.progress(f"training shadow model {index + 1} of {count}") as step:
+            model = recipe.repeat(directory, half, loaded, seed=training_seed, progress=step)
+        yield ShadowModel(directory, model.eval(), tuple(sorted(members.tolist())))
 
 
 def _recipe(
     target: ModelLike | None, base: LanguageModel, options: ShadowOptions, monitor: Monitor
 ) -> Recipe:
-    """How the target was trained: as its files tell, else the defaults, with the given changes."""
-    given = options.changed(*TRAINING)
-    known: dict[str, Any] = {}
+    """The target's training, from its files or else the defaults, with the changes in `options`."""
+    changes = options.changed(*TRAINING_OPTIONS)
+    recorded: dict[str, Any] = {}
     adapter = None
     if isinstance(target, str | PathLike):
         path = Path(fspath(target))
         if (path / IDENTITY).is_file():
-            own = Recipe.of(path)
-            return replace(own, config=replace(own.config, **given))
-        known, adapter = ForeignTraining.of(path).settings, adapter_in(model_folder(path))
-    usual = usual_config(base, adapter=adapter is not None)
-    config = replace(usual, **{**known, **given})
+            recipe = Recipe.of(path)
+            return replace(recipe, config=replace(recipe.config, **changes))
+        recorded, adapter = ForeignTraining.of(path).settings, adapter_in(model_folder(path))
+    default = usual_config(base, adapter=adapter is not None)
+    config = replace(default, **{**recorded, **changes})
     monitor.log(
         f"Shadow models: {config.epochs} epochs, {config.batch_size} texts per step, learning rate "
         f"{config.learning_rate:g} (given, from the target's files, or default)."
@@ -155,28 +157,30 @@ def _recipe(
 def plan_shadows(
     run: "Session", options: ShadowOptions, target: Target, *, count: int
 ) -> ShadowPlan | None:
-    """Architecture and training, of the target if they are known, else of its task's preset."""
+    """Architecture and training: the target's if known, else those of the preset of its task."""
     if not count:
         return None
-    changes = options.changed(*TRAINING)
+    changes = options.changed(*TRAINING_OPTIONS)
     if options.other_shapes:
         plan = replace(other_shapes(seed=run.seed, task=target.task), count=count)
         plan = replace(plan, training=replace(plan.training, **changes))
     else:
         preset = preset_of(target.task)
-        own, recorded = getattr(target.model, "config", None), _recorded_training(target)
+        recorded = _recorded_training(target)
         training = replace(recorded or preset.training, **changes)
         if recorded is not None:
-            changed = [f"--{name.replace('_', '-')} {value}" for name, value in changes.items()]
-            but = f", but with {', '.join(changed)}" if changed else ""
+            given = [f"--{name.replace('_', '-')} {value}" for name, value in changes.items()]
+            but = f", but with {', '.join(given)}" if given else ""
             run.log(
                 f"Shadow models are trained as {target.name} was{but}, for {training.epochs} "
                 "epochs."
             )
-        config: Any = own if isinstance(own, CONFIGS) else preset.model
+        config: Any = getattr(target.model, "config", None)
+        if not isinstance(config, SHADOW_CONFIGS):
+            config = preset.model
         if (size := options.hidden_size) is not None:
-            words = {} if isinstance(config, TransformerConfig) else {"embedding_size": size}
-            config = replace(config, hidden_size=size, **words)
+            embedding = {} if isinstance(config, TransformerConfig) else {"embedding_size": size}
+            config = replace(config, hidden_size=size, **embedding)
         plan = ShadowPlan(
             seed=run.seed, count=count, task=target.task, models=(config,), training=training
         )
@@ -186,9 +190,9 @@ def plan_shadows(
 def train_planned(
     run: "Session", plan: ShadowPlan | None, inputs: UserInputs, folder: Path
 ) -> list[Shadow]:
-    """All shadows of a plan, on texts of the counted and fitted users.
+    """Train the shadow models of a plan on texts of the counted and fitted users.
 
-    Finished ones in the folder are not trained again.
+    Finished models in the folder are loaded.
     """
     if plan is None:
         return []
@@ -203,9 +207,9 @@ def train_planned(
     )
     with run.progress("training shadow models") as step:
 
-        def trained(line: str) -> None:
-            done = run.store.get(TRAINED, 0) + 1
-            run.store[TRAINED] = done  # so that an interruption says that the command resumes
+        def report_trained(line: str) -> None:
+            done = run.store.get(TRAINED_COUNT, 0) + 1
+            run.store[TRAINED_COUNT] = done  # so that an interruption says that the command resumes
             step(done)
             run.log(line)
 
@@ -216,8 +220,8 @@ def train_planned(
         elif processes > 1:
             map_fn = partial(map_processes, processes=processes)
         train = None if cluster is None else train_shadow_away
-        shadows = train_shadows(jobs, train=train, map_fn=map_fn, say=trained)
-    if useless := sum(one.useless for one in shadows):
+        shadows = train_shadows(jobs, train=train, map_fn=map_fn, say=report_trained)
+    if useless := sum(shadow.useless for shadow in shadows):
         run.log(
             f"{useless} of {len(shadows)} shadow models predict no better than word frequencies. "
             "Give more --epochs, another --learning-rate or more --reference text."
@@ -225,19 +229,19 @@ def train_planned(
     return shadows
 
 
-def described(plan: ShadowPlan) -> dict[str, Any]:
-    """A plan as a record has it, with the names of architectures."""
+def plan_record(plan: ShadowPlan) -> dict[str, Any]:
+    """A plan for the record of a run, with the names of architectures."""
     models = [{"name": type(model).__name__, **asdict(model)} for model in plan.models]
     return {**asdict(plan), "models": models}
 
 
 def _recorded_training(target: Target) -> TrainingConfig | None:
-    """How `vestige train` trained the target, up to the epoch that it kept; None if unknown."""
+    """How `vestige train` trained the target, up to the saved epoch; None if unknown."""
     try:
         run = results.load(Path(str(target.record["path"])) / RUN)
         recorded = run.run["configuration"]
-        known = {each.name for each in fields(TrainingConfig)}
-        training = TrainingConfig(**{k: v for k, v in recorded.items() if k in known})
+        names = {field.name for field in fields(TrainingConfig)}
+        training = TrainingConfig(**{k: v for k, v in recorded.items() if k in names})
         epochs = max(1, round(float(run.summary["epoch"])))
     except (RunError, KeyError, TypeError, ValueError, AttributeError):
         return None

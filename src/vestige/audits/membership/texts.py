@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from vestige.arguments import ModelLike
 from vestige.audits.membership.shadows import ShadowModel, shadow_folder, shadow_models
-from vestige.audits.membership.text_audit import Scored, audit_scores, ranked
+from vestige.audits.membership.text_audit import ScoredTexts, audit_scores, rank_scores
 from vestige.audits.membership.text_scores import (
-    NAMES,
-    OF_BASE,
+    NEED_BASE,
+    SCORE_NAMES,
     SCORES,
-    SERVED,
+    SERVED_SCORES,
     CalibratedGain,
-    Shadow,
+    ShadowStatistics,
     WeightedGains,
     loss,
     zlib_score,
@@ -49,69 +49,77 @@ from vestige.results import Result
 from vestige.session import Session
 
 EXCERPT = 200
-"""Characters of an audited text that a run keeps."""
-HELD_OUT = 3
-"""One in so many reference units is held out for `calibrated`."""
+"""Characters of an audited text that are saved."""
+HOLD_OUT_DIVISOR = 3
+"""`calibrated` holds out one of this many reference units."""
 
-_SENTENCE = {"target": "the model", "base": "the base"}
-"""Models in a sentence, by role."""
+_MODEL_NAMES = {"target": "the model", "base": "the base"}
+"""Names of the models in sentences, by role."""
 
 
 def texts_membership(run: Session) -> Result:
     """The audit of texts; see `membership`."""
-    given = run.arguments
-    model, base, alpha = given["model"], given["base"], given["alpha"]
-    function = callable(model) and not hasattr(model, "vocabulary")
-    if function or (isinstance(model, str) and ":" in model and is_callable_name(model)):
+    arguments = run.arguments
+    model, base, alpha = arguments["model"], arguments["base"], arguments["alpha"]
+    is_function = callable(model) and not hasattr(model, "vocabulary")
+    if is_function or (isinstance(model, str) and ":" in model and is_callable_name(model)):
         raise ValueError("`model` is a function, which needs `unit` user")
-    nodes = None if given["cluster"] is None else Nodes(given["cluster"], run.device)
-    texts, numbers, independent = _read_lists(run)
-    shadow_texts = texts.pop("shadow_texts", None)
-    models = _models(run, model, base, nodes)
-    name = score_name(given["score"], models, shadows=shadow_texts is not None)
-    run.chosen(score=name)
-    texts["reference"], held_out = hold_out(name, texts["reference"], seed=run.seed)
+    nodes = None if arguments["cluster"] is None else Nodes(arguments["cluster"], run.device)
+    lists, numbers, independent = _read_lists(run)
+    shadow_texts = lists.pop("shadow_texts", None)
+    models = _open_models(run, model, base, nodes)
+    score = choose_score(arguments["score"], models, has_shadow_texts=shadow_texts is not None)
+    run.chosen(score=score)
+    lists["reference"], held_out = hold_out(score, lists["reference"], seed=run.seed)
     with ExitStack() as stack:
-        folder = run.beside_out("statistics", given["statistics"])
+        folder = run.beside_out("statistics", arguments["statistics"])
         outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
         local = models.local if isinstance(models, ServedTexts) else models
-        audited = AuditedTexts(texts, models.readings(texts, outputs), local, outputs)
-        read = audited.readings.by_model().items()
-        require_finite({_SENTENCE[who]: [one.log_probs for one in own] for who, own in read})
-        trained = None
+        audited = AuditedTexts(lists, models.readings(lists, outputs), local, outputs)
+        require_finite(
+            {
+                _MODEL_NAMES[role]: [statistics.log_probs for statistics in by_list]
+                for role, by_list in audited.readings.by_model().items()
+            }
+        )
+        shadows = None
         if shadow_texts is not None:
-            trained = shadow_texts, shadow_models(
-                None if is_endpoint(model) else model, base, shadow_texts, given["shadows"],
+            shadows = shadow_texts, shadow_models(
+                None if is_endpoint(model) else model, base, shadow_texts, arguments["shadows"],
                 folder=stack.enter_context(shadow_folder(run)),
                 seed=run.seed, device=run.device, monitor=run.monitor,
             )  # fmt: skip
-        scores = score_texts(name, audited, held_out=held_out, shadows=trained)
+        scores = score_texts(score, audited, held_out=held_out, shadows=shadows)
     run.models |= models.recorded
-    lengths = {role: scores[role].cut.lengths for role in ("texts", "reference")}
+    lengths = {role: scores[role].scores.lengths for role in ("texts", "reference")}
     return audit_scores(
         scores["texts"],
         scores["reference"],
         scores.get("used"),
         checks=(*_checks(audited, scores, alpha=alpha, seed=run.seed), independent),
-        based="base" in models.models,
+        has_base="base" in models.models,
         rate=alpha,
         seed=run.seed,
-        more_columns={
+        text_columns={
             "number": numbers,
             "length": lengths["texts"].tolist(),
-            "text": [one[:EXCERPT] for one in texts["texts"]],
+            "text": [text[:EXCERPT] for text in lists["texts"]],
         },
         facts={
-            "score": name,
-            **{f"{role}_tokens": median(own.tolist()) for role, own in lengths.items()},
+            "score": score,
+            **{f"{role}_tokens": median(tokens.tolist()) for role, tokens in lengths.items()},
             **(models.spent if isinstance(models, ServedTexts) else {}),
         },
     )
 
 
 def _read_lists(run: Session) -> tuple[dict[str, Corpus], list[int], Check]:
-    """The lists without near-duplicates, in one or in two of them; the numbers of the audited
-    texts in their file, from 1; and the check "independent"."""
+    """Read the lists and leave out near-duplicates within a list and across lists.
+
+    Returns:
+        The lists by role, the number of each audited text in its file (from 1), and the check
+        "independent".
+    """
     columns = {name: run.arguments[name] for name in ("format", "text", "limit")}
     lists: dict[str, Corpus] = {}
     for role in ("texts", "used", "reference", "shadow_texts"):
@@ -120,26 +128,26 @@ def _read_lists(run: Session) -> tuple[dict[str, Corpus], list[int], Check]:
             author = None if role == "shadow_texts" else run.arguments["author"]
             lists[role] = run.corpus(role, data, user=author, **columns)
     require_lists(lists)
-    by_author = all(lists[role].users is not None for role in ("texts", "reference"))
-    if by_author and "used" in lists and lists["used"].users is None:
+    have_authors = all(lists[role].users is not None for role in ("texts", "reference"))
+    if have_authors and "used" in lists and lists["used"].users is None:
         raise DataError(
             "`used` has no authors, but `texts` and `reference` have",
             remedy="Name the author of each of its texts, or of no list.",
         )
-    kept, independent = independent_texts(lists)
+    positions, independent = independent_texts(lists)
     for role, corpus in lists.items():
-        if copies := len(corpus) - len(kept[role]):
-            run.log(f"`{role}`: {copies:,} near-duplicates left out.")
-        if not len(kept[role]):
+        if duplicates := len(corpus) - len(positions[role]):
+            run.log(f"`{role}`: {duplicates:,} near-duplicates left out.")
+        if not len(positions[role]):
             raise DataError(
                 f"all texts of `{role}` are near-duplicates of texts in another list",
                 remedy="Pass other texts.",
             )
-    left = {role: corpus.take(kept[role]) for role, corpus in lists.items()}
-    return left, (kept["texts"] + 1).tolist(), independent
+    unique = {role: corpus.take(positions[role]) for role, corpus in lists.items()}
+    return unique, (positions["texts"] + 1).tolist(), independent
 
 
-def _models(
+def _open_models(
     run: Session, model: ModelLike, base: ModelLike | None, nodes: Nodes | None
 ) -> Snapshots | ServedTexts:
     """The target and its base; no server is called yet."""
@@ -153,22 +161,25 @@ def _models(
     return Snapshots.with_base(model, base, device=device, monitor=run.monitor)
 
 
-def score_name(given: str | None, models: Snapshots | ServedTexts, *, shadows: bool) -> str:
-    """The given score, or the strongest on fine-tunes of one epoch.
+def choose_score(
+    requested: str | None, models: Snapshots | ServedTexts, *, has_shadow_texts: bool
+) -> str:
+    """The requested score, or the strongest on fine-tunes of one epoch.
 
     Raises:
-        ValueError: it is unknown; there is no base or no shadow texts; or shadow texts are unused.
+        ValueError: it is unknown; it needs a base or shadow texts; or it needs no shadow texts.
         DataError: a server does not show what it needs.
     """
-    usual = "learned" if shadows else "error-zone" if "base" in models.models else "loss"
-    score = given or usual
-    if score not in NAMES:
-        raise ValueError(f"`score` must be one of {', '.join(NAMES)}")
-    if score in OF_BASE and "base" not in models.models:
+    has_base = "base" in models.models
+    default = "learned" if has_shadow_texts else "error-zone" if has_base else "loss"
+    score = requested or default
+    if score not in SCORE_NAMES:
+        raise ValueError(f"`score` must be one of {', '.join(SCORE_NAMES)}")
+    if score in NEED_BASE and not has_base:
         raise ValueError(f"`score` {score} needs `base`, to compare the model with")
-    if score == "learned" and not shadows:
+    if score == "learned" and not has_shadow_texts:
         raise ValueError("`score` learned needs `shadow_texts`; calibrated needs none")
-    if score != "learned" and shadows:
+    if score != "learned" and has_shadow_texts:
         raise ValueError(f"`shadow_texts` does not go with `score` {score}: learned uses them")
     if isinstance(models, ServedTexts):
         if score == "learned" and models.local is None:
@@ -176,11 +187,11 @@ def score_name(given: str | None, models: Snapshots | ServedTexts, *, shadows: b
                 "`score` learned trains shadow models, and a served base cannot be trained",
                 remedy="Pass the folder of the base.",
             )
-        if score not in SERVED:
+        if score not in SERVED_SCORES:
             raise DataError(
                 f"`score` {score} needs more than {models.addresses['target']} shows: "
                 "log-probabilities of tokens and the most probable ones",
-                remedy=f"Choose {', '.join(SERVED)}, or pass the model's folder.",
+                remedy=f"Choose {', '.join(SERVED_SCORES)}, or pass the model's folder.",
             )
     return score
 
@@ -192,10 +203,10 @@ def hold_out(score: str, reference: Corpus, *, seed: int) -> tuple[Corpus, Corpu
     """
     if score != "calibrated":
         return reference, None
-    owners = np.arange(len(reference)) if reference.users is None else np.array(reference.users)
-    units = np.random.default_rng([seed, 2]).permutation(np.unique(owners))
-    held = np.isin(owners, units[: len(units) // HELD_OUT])
-    return reference.take(np.flatnonzero(~held)), reference.take(np.flatnonzero(held))
+    units = np.arange(len(reference)) if reference.users is None else np.array(reference.users)
+    shuffled = np.random.default_rng([seed, 2]).permutation(np.unique(units))
+    mask = np.isin(units, shuffled[: len(shuffled) // HOLD_OUT_DIVISOR])
+    return reference.take(np.flatnonzero(~mask)), reference.take(np.flatnonzero(mask))
 
 
 @dataclass(frozen=True)
@@ -206,7 +217,7 @@ class AuditedTexts:
         lists: by role: "texts", "reference" and perhaps "used".
         readings: of these lists.
         models: the local ones, which can read further texts; None if there are none.
-        outputs: that are cached.
+        outputs: the cached outputs.
     """
 
     lists: Mapping[str, Corpus]
@@ -215,39 +226,54 @@ class AuditedTexts:
     outputs: CachedOutputs
 
     def scored(
-        self, score: Callable[..., Floats], **more: Mapping[str, TokenStatistics]
-    ) -> dict[str, Scored]:
-        """Every text over its first tokens, by role: a function of statistics by model, such as
-        `target` and `base`, and of `more` by role under further models."""
+        self, score: Callable[..., Floats], **more_models: Mapping[str, TokenStatistics]
+    ) -> dict[str, ScoredTexts]:
+        """Scores of all texts over their first tokens, by role of the list.
 
-        def over(role: str, places: Whole, tokens: int) -> Floats:
-            read = dict(self.readings.statistics[role])
-            read |= {name: own[role] for name, own in more.items()}
-            return score(**{name: first_tokens(one, places, tokens) for name, one in read.items()})
+        Args:
+            score: a function of the statistics of each model, passed by keyword: `target`, `base`
+                and `more_models`.
+            more_models: statistics of further models, by role of the list.
+        """
 
-        return self._cut(over)
+        def over_first(role: str, texts: Whole, tokens: int) -> Floats:
+            statistics = dict(self.readings.statistics[role])
+            statistics |= {name: by_role[role] for name, by_role in more_models.items()}
+            return score(
+                **{name: first_tokens(whole, texts, tokens) for name, whole in statistics.items()}
+            )
 
-    def scored_by_tokens(self, values: Mapping[str, Floats]) -> dict[str, Scored]:
-        """The mean of (t,) scores of tokens over every text's first tokens, by role."""
-        sums = {role: np.concatenate([[0.0], np.cumsum(own)]) for role, own in values.items()}
+        return self._scored_over(over_first)
 
-        def over(role: str, places: Whole, tokens: int) -> Floats:
-            first = self.readings.statistics[role]["target"].offsets[places]
+    def scored_by_tokens(self, token_scores: Mapping[str, Floats]) -> dict[str, ScoredTexts]:
+        """The mean of (t,) token scores over the first tokens of each text, by role."""
+        sums = {
+            role: np.concatenate([[0.0], np.cumsum(scores)])
+            for role, scores in token_scores.items()
+        }
+
+        def over_first(role: str, texts: Whole, tokens: int) -> Floats:
+            first = self.readings.statistics[role]["target"].offsets[texts]
             return np.asarray((sums[role][first + tokens] - sums[role][first]) / tokens)
 
-        return self._cut(over)
+        return self._scored_over(over_first)
 
-    def _cut(self, score: Callable[[str, Whole, int], Floats]) -> dict[str, Scored]:
-        read = self.readings.statistics.items()
-        lengths = {role: np.diff(own["target"].offsets) for role, own in read}
-        rungs = ladder(int(max(own.max() for own in lengths.values())))
-        authors = all(self.lists[role].users is not None for role in ("texts", "reference"))
+    def _scored_over(
+        self, over_first: Callable[[str, Whole, int], Floats]
+    ) -> dict[str, ScoredTexts]:
+        """Scores by role; `over_first` gives those of some texts over a number of tokens."""
+        lengths = {
+            role: np.diff(statistics["target"].offsets)
+            for role, statistics in self.readings.statistics.items()
+        }
+        rungs = ladder(int(max(tokens.max() for tokens in lengths.values())))
+        have_authors = all(self.lists[role].users is not None for role in ("texts", "reference"))
         return {
-            role: Scored(
-                CutScores.of(partial(score, role), own, rungs),
-                self.lists[role].users if authors else None,
+            role: ScoredTexts(
+                CutScores.of(partial(over_first, role), tokens, rungs),
+                self.lists[role].users if have_authors else None,
             )
-            for role, own in lengths.items()
+            for role, tokens in lengths.items()
         }
 
 
@@ -257,41 +283,55 @@ def score_texts(
     *,
     held_out: Corpus | None = None,
     shadows: tuple[Corpus, Iterable[ShadowModel]] | None = None,
-) -> dict[str, Scored]:
-    """Every text over its first tokens, by role; `calibrated` learns from texts held out, `learned`
-    from shadow texts and the shadow models, one at a time."""
-    models = audited.models
-    if models is None or score in SCORES:
+) -> dict[str, ScoredTexts]:
+    """Scores of all texts over their first tokens, by role of the list.
+
+    Args:
+        score: one of `SCORE_NAMES`.
+        audited: the texts and the models' outputs.
+        held_out: reference texts that `calibrated` learns from.
+        shadows: texts and shadow models that `learned` learns from; one model is in memory at a
+            time.
+    """
+    if score in SCORES:
         return audited.scored(SCORES[score])
-    if score == "learned" and shadows is not None:
+    models = audited.models
+    assert models is not None
+    if score == "learned":
+        assert shadows is not None
         return _learned(audited, models, *shadows)
-    if score == "calibrated" and held_out is not None:
-        own = models.readings({"reference": held_out}, audited.outputs)
-        gain = CalibratedGain.fit(**own.statistics["reference"])
-        read = audited.readings.statistics.items()
-        return audited.scored_by_tokens({role: gain.token_scores(**one) for role, one in read})
+    if score == "calibrated":
+        assert held_out is not None
+        unseen = models.readings({"reference": held_out}, audited.outputs)
+        gain = CalibratedGain.fit(**unseen.statistics["reference"])
+        return audited.scored_by_tokens(
+            {
+                role: gain.token_scores(**statistics)
+                for role, statistics in audited.readings.statistics.items()
+            }
+        )
     decode = models.target.vocabulary.decode
 
-    def packed(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
+    def per_compressed_byte(target: TokenStatistics, base: TokenStatistics | None = None) -> Floats:
         ids, bounds = target.tokens.tolist(), pairwise(target.offsets.tolist())
         return zlib_score(target, [decode(ids[start:end]) for start, end in bounds])
 
-    return audited.scored(packed)
+    return audited.scored(per_compressed_byte)
 
 
 def _learned(
     audited: AuditedTexts, models: Snapshots, texts: Corpus, shadows: Iterable[ShadowModel]
-) -> dict[str, Scored]:
-    """Weighted gains over the base and over the shadow models, which read all texts."""
+) -> dict[str, ScoredTexts]:
+    """Weighted gains over the base and over the shadow models."""
     readings = audited.readings
-    rows = models.encoded_lists({"shadow_texts": texts, **audited.lists})
+    token_rows = models.encoded_lists({"shadow_texts": texts, **audited.lists})
 
     def read(
-        model: LanguageModel, name: str, recorded: object, role: str, likeliest: int
+        model: LanguageModel, name: str, record: object, role: str, likeliest: int
     ) -> TokenStatistics:
         task = f"reading shadow texts with {name}"
         return audited.outputs.statistics(
-            model, recorded, rows[role], task=task, likeliest=likeliest
+            model, record, token_rows[role], task=task, likeliest=likeliest
         )
 
     shown = readings.shown or 0
@@ -299,45 +339,50 @@ def _learned(
         models.models["base"], "base", models.recorded["base"], "shadow_texts",
         BASE_LIKELIEST if shown else 0,
     )  # fmt: skip
-    learned_from: list[Shadow] = []
+    training: list[ShadowStatistics] = []
     log_probs: dict[str, list[NDArray[np.float32]]] = {role: [] for role in audited.lists}
-    for number, one in enumerate(shadows, start=1):
-        of_shadow = partial(read, one.model, f"shadow {number}", of_model(one.directory, one.model))
-        members = np.isin(np.arange(len(texts)), one.members)
-        learned_from.append(Shadow(of_shadow("shadow_texts", shown), base, members))
-        for role, own in log_probs.items():
-            known = slice(None) if readings.known is None else readings.known[role]
-            own.append(of_shadow(role, 0).log_probs[known])
-    gains = WeightedGains.fit(learned_from, shown=readings.shown)
-    unread = {
-        role: replace(own["base"], log_probs=np.mean(log_probs[role], axis=0, dtype=np.float32))
-        for role, own in readings.statistics.items()
+    for number, shadow in enumerate(shadows, start=1):
+        read_with_shadow = partial(
+            read, shadow.model, f"shadow {number}", of_model(shadow.directory, shadow.model)
+        )
+        members = np.isin(np.arange(len(texts)), shadow.members)
+        training.append(ShadowStatistics(read_with_shadow("shadow_texts", shown), base, members))
+        for role, by_shadow in log_probs.items():
+            answered = slice(None) if readings.known is None else readings.known[role]
+            by_shadow.append(read_with_shadow(role, 0).log_probs[answered])
+    gains = WeightedGains.fit(training, shown=readings.shown)
+    shadow_means = {
+        role: replace(
+            statistics["base"], log_probs=np.mean(log_probs[role], axis=0, dtype=np.float32)
+        )
+        for role, statistics in readings.statistics.items()
     }
     return audited.scored(
-        lambda target, base, unread: gains.scores(target, base, unread.log_probs), unread=unread
+        lambda target, base, shadows: gains.scores(target, base, shadows.log_probs),
+        shadows=shadow_means,
     )
 
 
 def _checks(
-    audited: AuditedTexts, scores: Mapping[str, Scored], *, alpha: float, seed: int
+    audited: AuditedTexts, scores: Mapping[str, ScoredTexts], *, alpha: float, seed: int
 ) -> Sequence[Check]:
-    """The checks of models, of the tokens read, and of other differences between the lists."""
-    pair = audited.readings.by_model("texts", "reference")
-    base = None
-    if "base" in pair:
+    """The checks of the models, of the tokens read, and of other differences between the lists."""
+    by_model = audited.readings.by_model("texts", "reference")
+    base_scores = None
+    if "base" in by_model:
         of_base = audited.scored(lambda target, base: loss(base))
-        base = ranked(of_base["texts"], of_base["reference"], rate=alpha)
+        base_scores = rank_scores(of_base["texts"], of_base["reference"], rate=alpha)
     return (
         *model_checks(
-            {_SENTENCE[who]: own for who, own in pair.items()},
+            {_MODEL_NAMES[role]: statistics for role, statistics in by_model.items()},
             read_tokens=audited.readings.read,
-            pair=None if base is None else ("the base", "the model"),
+            pair=None if base_scores is None else ("the base", "the model"),
         ),
         comparable_texts(
             list(audited.lists["texts"]),
             list(audited.lists["reference"]),
-            units=(scores["texts"].owners(), scores["reference"].owners()),
-            base=base,
+            units=(scores["texts"].units(), scores["reference"].units()),
+            base=base_scores,
             seed=seed,
         ),
     )

@@ -3,16 +3,16 @@
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD: membership of
 users from the ranks of their words among a model's most probable ones.
 
-Differs from the paper: a user's score is the mean over words (`ranked_words`); the decision is by
-p-values against non-members who have no other part (`user_texts`), over equally many words, instead
-of a threshold learned from shadow models, which does not hold for a target of another domain or
-another extent of training.
+Differs from the paper: a user's score is the mean over words (`ranked_words`). The decision is by
+p-values against non-members who have no other part in the audit (`user_texts`), over equally many
+words. The paper's threshold is learned from shadow models, and does not hold for a target of
+another domain or with longer or shorter training.
 
-A mean over few words varies more than one over many: against users with more text, chance would
-look like membership too often, against users with less too seldom. So an audited user and all who
-are compared with them are cut to the same number of words by one rule: texts in random order, words
-in their order, and of the last text the first ones. The number depends on amounts of text alone,
-not on scores.
+A mean over few words varies more than one over many: compared with users with more text, a
+non-member would seem to be a member too often; compared with users with less text, too seldom. So
+an audited user and all users compared with them are cut to the same number of words: texts in
+random order, words in their order, and of the last text the first ones. The number depends on
+amounts of text alone, not on scores.
 
 Two tests share one level: a permutation test of whole users on -ln of each one's rank among all,
 and Simes' test (1986) of the conformal p-values of single users. Users are flagged (Benjamini and
@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from vestige import claims
-from vestige.audits.membership.ranked_words import Floats, Whole
+from vestige.audits.membership.ranked_words import Floats, Ints
 from vestige.audits.membership.text_audit import joint_test
 from vestige.audits.membership.user_texts import users_needed
 from vestige.claims import Check, Claim, Estimate, Test
@@ -44,54 +44,54 @@ from vestige.metrics.listed import Compared, CutScores, compare
 from vestige.metrics.tests import calibration_needed, discoveries, unit_permutation_test
 from vestige.results import Result
 
-FEWEST_MODELS = 3
-"""Shadow models needed to audit one in the target's place: it and its pair cannot be references."""
-MOST_CUTS = 256
-"""Different numbers of words that users are cut to, at most; fewer users each have their own."""
-MANY = 5_000
+MIN_MODELS = 3
+"""Shadow models needed to audit one of them: it and the other of its pair are no references."""
+MAX_CUTS = 256
+"""Most numbers of words that users are cut to; if there are fewer users, each has its tested."""
+MANY_USERS = 5_000
 """Users of both sides above which a tenth as many permutations are computed."""
 COLUMNS = (
     "user", "score", "p_value", "called", "texts", "words", "compared_with", "compared_words"
 )  # fmt: skip
 
 
-class Judged(NamedTuple):
-    """The outcome for some users.
+class JudgedUsers(NamedTuple):
+    """Users with their p-values, and the test of all users together.
 
     Attributes:
         users: a row for each, in the order in which they were given, with `COLUMNS`: the mean score
             of the compared words in nats, above 0 if the model does better than expected, None if
             no word was queried; how often non-members score as high; whether the user is flagged;
             texts and words that were queried; non-members with enough words, and words compared.
-        compared: scores of the non-members over as many words as the audited user with the middle
+        compared_scores: of the non-members, over as many words as the audited user with the median
             amount of text was compared over.
-        list_p_value: that non-members score as high, of all users together; None for one user.
-        test: the same, with single users; None if nobody has a score.
+        list_p_value: of all users together; None for one user.
+        test: joint test of the list and of single users; None if no user has a score.
         auc: how often an audited user outranks a non-member.
-        known: non-members that the users are compared with: all, or those with enough text.
+        compared_users: number of non-members that the users are compared with.
         rate: false discovery rate, and level of the test.
     """
 
     users: tuple[Mapping[str, Any], ...]
-    compared: tuple[float, ...]
+    compared_scores: tuple[float, ...]
     list_p_value: float | None
     test: Test | None
     auc: Estimate | None
-    known: int
+    compared_users: int
     rate: float
 
     def column(self, name: str) -> list[Any]:
-        """The values of a column, user by user."""
+        """A column of `users`."""
         return [row[name] for row in self.users]
 
     @property
     def powerful(self) -> Check:
-        """Whether the test of the list, or of one user, would have detected `USER_AUC`."""
+        """The check "powerful": whether the test would detect `USER_AUC`."""
         if self.test is None:
             return claims.powerful(None)
         users = len(self.users)
         level = self.rate / 2 if users > 1 else self.rate
-        detectable = claims.detectable_auc(users, self.known, alpha=level)
+        detectable = claims.detectable_auc(users, self.compared_users, alpha=level)
         effect = "an AUC of {} over users"
         return claims.powerful(self.test, detectable=detectable, wanted=USER_AUC, effect=effect)
 
@@ -100,31 +100,31 @@ class Judged(NamedTuple):
         checks: tuple[Check, ...],
         facts: Mapping[str, object],
         *,
-        null: Sequence[float] = (),
-        based: bool = False,
+        null_p_values: Sequence[float] = (),
+        has_base: bool = False,
     ) -> Result:
-        """The claim, with a row for each user and for each score that they are compared with.
+        """The claim, with a row for each user, compared score and null p-value.
 
-        Rows of kind "audited" are users, the smallest p-value first; those of kind "known out" hold
-        the score of a non-member in falling order; those of kind "null" the p-value of one user
-        under one shadow model: `null` has them model by model.
+        Rows of kind "audited" are users, the smallest p-value first. Rows of kind "known out" have
+        the score of a non-member, the highest first. Rows of kind "null" have the p-value of one
+        user under one shadow model; `null_p_values` has them model by model.
         """
-        claim = Claim(f"membership{' --base' * based}", self.test, checks, self.auc)
-        unknown = dict.fromkeys(COLUMNS)
-        scored = [row["user"] for row in self.users if row["score"] is not None]
-        ordered = sorted(self.users, key=lambda one: (one["p_value"], -(one["score"] or 0.0)))
+        claim = Claim(f"membership{' --base' * has_base}", self.test, checks, self.auc)
+        empty = dict.fromkeys(COLUMNS)
+        names = [row["user"] for row in self.users if row["score"] is not None]
+        ordered = sorted(self.users, key=lambda row: (row["p_value"], -(row["score"] or 0.0)))
         rows = [
             *({"kind": "audited", **row} for row in ordered),
             *(
-                {"kind": "known out", **unknown, "score": score}
-                for score in sorted(self.compared, reverse=True)
+                {"kind": "known out", **empty, "score": score}
+                for score in sorted(self.compared_scores, reverse=True)
             ),
             *(
-                {"kind": "null", **unknown, "user": scored[n % len(scored)], "p_value": p_value}
-                for n, p_value in enumerate(null)
+                {"kind": "null", **empty, "user": names[n % len(names)], "p_value": p_value}
+                for n, p_value in enumerate(null_p_values)
             ),
         ]
-        learned = facts.get("fitted_on", 0)
+        has_fitted = bool(facts.get("fitted_on", 0))
         summary = {
             **claim.summary(),
             "users": len(self.users),
@@ -133,17 +133,19 @@ class Judged(NamedTuple):
             "list_p_value": self.list_p_value,
             "least_p_value": min(self.column("p_value")),
             "rate": self.rate,
-            "calibrated_on": self.known,
+            "calibrated_on": self.compared_users,
             "calibration_needed": calibration_needed(self.rate, tested=len(self.users)),
             "fitted_on": 0,
             "counted_on": 0,
-            "known_needed": (users_needed if learned else calibration_needed)(self.rate),
+            "known_needed": (users_needed if has_fitted else calibration_needed)(self.rate),
             "references": 0,
-            "references_needed": FEWEST_MODELS,
+            "references_needed": MIN_MODELS,
             "k": None,
             "vocab_size": None,
             "words": sum(self.column("words")),
-            "null_below_rate": fmean(p <= self.rate for p in null) if null else None,
+            "null_below_rate": (
+                fmean(p <= self.rate for p in null_p_values) if null_p_values else None
+            ),
         }
         return Result(kind="UserAudit", summary={**summary, **facts}, rows=rows, claim=claim)
 
@@ -156,53 +158,63 @@ def judge_users(
     *,
     rate: float = 0.05,
     seed: int = 0,
-) -> Judged:
+) -> JudgedUsers:
     """Compare each audited user with non-members, over as much text, and all users together.
 
     Args:
         queries: w words.
         word_scores: (w,) finite score of each word.
-        audited: users, as indices of `queries.names`.
-        compared: non-members, who had no part in the scores; DataError if none has a word.
+        audited: audited users, as indices of `queries.names`.
+        compared: non-members with no part in the scores, likewise.
         rate: false discovery rate, and level of the list's test.
         seed: of the order of each user's texts, and of permutations.
+
+    Raises:
+        DataError: no compared user has a word.
     """
-    places, words = list(audited), queries.counts()
-    own, others = sides_of(queries, word_scores, audited, compared, seed=seed)
-    scored = words[places] > 0
-    scores, p_values = np.full(len(places), np.nan), np.ones(len(places))
-    cut, reach = np.zeros((2, len(places)), dtype=np.int64)
-    of_list = test = area = None
-    theirs: Floats = np.empty(0)
-    if len(own):
-        p_values[scored], scores[scored], cut[scored], reach[scored] = compare_users(
-            own, others, rate=rate
-        )
-        of_list = _list_p_value(own, others, seed=seed) if len(own) > 1 else None
-        divisions = min(10_000, comb(len(others) + len(own), len(others)))
+    users, words = list(audited), queries.counts()
+    tested, reference = score_sides(queries, word_scores, audited, compared, seed=seed)
+    has_words = words[users] > 0
+    scores, p_values = np.full(len(users), np.nan), np.ones(len(users))
+    compared_words, compared_with = np.zeros((2, len(users)), dtype=np.int64)
+    list_p = test = area = None
+    reference_scores: Floats = np.empty(0)
+    if len(tested):
+        result = compare_users(tested, reference, rate=rate)
+        p_values[has_words], scores[has_words] = result.p_values, result.scores
+        compared_words[has_words], compared_with[has_words] = result.tokens, result.others
+        list_p = _list_p_value(tested, reference, seed=seed) if len(tested) > 1 else None
+        divisions = min(10_000, comb(len(reference) + len(tested), len(reference)))
         test = joint_test(
-            of_list, p_values[scored], divisions, int(reach.max()), rate=rate, against="non-members"
+            list_p, result.p_values, divisions, int(compared_with.max()),
+            rate=rate, against="non-members",
+        )  # fmt: skip
+        median_words = np.sort(result.tokens)[len(tested) // 2]
+        rung = int(np.searchsorted(tested.rungs, median_words))
+        tested_scores, reference_scores = (
+            side.scores[side.lengths >= median_words, rung] for side in (tested, reference)
         )
-        middle = int(np.searchsorted(own.rungs, np.sort(cut[scored])[int(scored.sum()) // 2]))
-        mine, theirs = (
-            side.scores[side.lengths >= own.rungs[middle], middle] for side in (own, others)
-        )
-        area = replace(estimates.auc(mine, theirs), name="AUC over users")
+        area = replace(estimates.auc(tested_scores, reference_scores), name="AUC over users")
     flagged = discoveries(p_values, rate) & (test is not None and test.significant)
     _, first = np.unique(queries.texts, return_index=True)
     texts = np.bincount(queries.users[first], minlength=len(queries.names))
     columns = (
-        [queries.names[place] for place in places],
-        [score if has else None for score, has in zip(scores.tolist(), scored, strict=True)],
-        *(one.tolist() for one in (p_values, flagged, texts[places], words[places], reach, cut)),
+        [queries.names[user] for user in users],
+        [score if has else None for score, has in zip(scores.tolist(), has_words, strict=True)],
+        p_values.tolist(),
+        flagged.tolist(),
+        texts[users].tolist(),
+        words[users].tolist(),
+        compared_with.tolist(),
+        compared_words.tolist(),
     )
-    return Judged(
+    return JudgedUsers(
         users=tuple(dict(zip(COLUMNS, row, strict=True)) for row in zip(*columns, strict=True)),
-        compared=tuple(theirs.tolist()),
-        list_p_value=of_list,
+        compared_scores=tuple(reference_scores.tolist()),
+        list_p_value=list_p,
         test=test,
         auc=area,
-        known=len(compared),
+        compared_users=len(compared),
         rate=rate,
     )
 
@@ -216,48 +228,49 @@ def cut_users(
         queries: w words.
         word_scores: (w,) finite for these users.
         sides: users with words, as indices of `queries.names`.
-        seed: of the order of each user's texts, which does not depend on who else is given.
+        seed: of the order of each user's texts, which does not depend on the other users.
     """
     values = np.asarray(word_scores, dtype=np.float64)
-    users = [np.asarray(side, dtype=np.int64) for side in sides]
-    lengths = queries.counts()[np.concatenate(users)]
-    shares = np.linspace(0, 1, MOST_CUTS + 1)
+    users_of_sides = [np.asarray(side, dtype=np.int64) for side in sides]
+    lengths = queries.counts()[np.concatenate(users_of_sides)]
+    shares = np.linspace(0, 1, MAX_CUTS + 1)
     rungs = np.unique(np.quantile(lengths, shares, method="lower")).astype(np.int64)
-    order = np.argsort(queries.users, kind="stable")
-    bounds = np.searchsorted(queries.users[order], np.arange(len(queries.names) + 1))
+    by_user = np.argsort(queries.users, kind="stable")
+    bounds = np.searchsorted(queries.users[by_user], np.arange(len(queries.names) + 1))
 
-    def summed(user: int) -> Floats:
-        own = order[bounds[user] : bounds[user + 1]]
-        texts, text = np.unique(queries.texts[own], return_inverse=True)
+    def cumulative_scores(user: int) -> Floats:
+        words = by_user[bounds[user] : bounds[user + 1]]
+        texts, text = np.unique(queries.texts[words], return_inverse=True)
         shuffled = np.random.default_rng([seed, user]).permutation(len(texts))
-        return np.cumsum(values[own[np.lexsort((queries.positions[own], shuffled[text]))]])
+        order = np.lexsort((queries.positions[words], shuffled[text]))
+        return np.cumsum(values[words[order]])
 
-    def cut(side: Whole) -> CutScores:
-        sums = [summed(user) for user in side.tolist()]
+    def cut(users: Ints) -> CutScores:
+        sums = [cumulative_scores(user) for user in users.tolist()]
 
-        def over(places: Whole, words: int) -> Floats:
-            return np.array([sums[place][words - 1] / words for place in places.tolist()])
+        def mean_over_first(indices: Ints, words: int) -> Floats:
+            return np.array([sums[index][words - 1] / words for index in indices.tolist()])
 
-        return CutScores.of(over, [len(one) for one in sums], rungs)
+        return CutScores.of(mean_over_first, [len(sums_of_user) for sums_of_user in sums], rungs)
 
-    return tuple(cut(side) for side in users)
+    return tuple(cut(users) for users in users_of_sides)
 
 
-def fewest_compared(known: int, rate: float) -> int:
-    """Users to compare anybody with at least: half of those known, and enough for a p-value of
-    `rate` if so many are known.
+def min_compared(non_members: int, rate: float) -> int:
+    """Least number of non-members to compare a user with: half of them, and enough for a p-value
+    of `rate` if there are that many.
 
-    Fewer of them have more text, and so less noise; but less than a half of them costs more power
-    by coarse p-values than it gains.
+    A comparison over more words has less noise, but fewer non-members have so many words. With
+    less than half of them, coarse p-values cost more power than that gains.
 
     Example:
-        >>> fewest_compared(100, 0.05), fewest_compared(24, 0.05), fewest_compared(10, 0.05)
+        >>> min_compared(100, 0.05), min_compared(24, 0.05), min_compared(10, 0.05)
         (50, 19, 10)
     """
-    return min(known, max(calibration_needed(rate), (known + 1) // 2))
+    return min(non_members, max(calibration_needed(rate), (non_members + 1) // 2))
 
 
-def sides_of(
+def score_sides(
     queries: TokenQueries,
     word_scores: Floats,
     audited: Sequence[int],
@@ -265,29 +278,34 @@ def sides_of(
     *,
     seed: int,
 ) -> tuple[CutScores, CutScores]:
-    """Scores of those of the audited and of the compared who have words."""
+    """Scores of the audited and of the compared users that have words.
+
+    Raises:
+        DataError: no compared user has a word.
+    """
     words = queries.counts()
-    own, known = ([user for user in side if words[user]] for side in (audited, compared))
-    if not known:
+    with_words = [[user for user in side if words[user]] for side in (audited, compared)]
+    if not with_words[1]:
         raise DataError(
             "no non-member has enough words and reference models",
             remedy="Train more reference models, or pass more --reference text of these users.",
         )
-    one, other = cut_users(queries, word_scores, (own, known), seed=seed)
-    return one, other
+    tested, reference = cut_users(queries, word_scores, tuple(with_words), seed=seed)
+    return tested, reference
 
 
-def compare_users(own: CutScores, others: CutScores, *, rate: float) -> Compared:
-    """Conformal p-values of users, each over as many words as enough of the others have."""
-    return compare(own, others, most=others.last_rung(fewest_compared(len(others), rate)))
+def compare_users(tested: CutScores, reference: CutScores, *, rate: float) -> Compared:
+    """Conformal p-values of users, each over as many words as enough reference users have."""
+    last_rung = reference.last_rung(min_compared(len(reference), rate))
+    return compare(tested, reference, most=last_rung)
 
 
-def _list_p_value(own: CutScores, others: CutScores, *, seed: int) -> float:
-    """A permutation test of whole users on their ranks among all, both sides alike."""
-    pool = own + others
-    most = pool.last_rung((len(pool) + 1) // 2)
-    values = -np.log(compare(pool, pool, most=most, among=True).p_values)
-    permutations = 9999 if len(pool) <= MANY else 999
+def _list_p_value(tested: CutScores, reference: CutScores, *, seed: int) -> float:
+    """A permutation test of whole users on their ranks among all users."""
+    pool = tested + reference
+    last_rung = pool.last_rung((len(pool) + 1) // 2)
+    values = -np.log(compare(pool, pool, most=last_rung, among=True).p_values)
+    permutations = 9999 if len(pool) <= MANY_USERS else 999
     return unit_permutation_test(
-        values[: len(own)], values[len(own) :], seed=seed, permutations=permutations
+        values[: len(tested)], values[len(tested) :], seed=seed, permutations=permutations
     )

@@ -1,4 +1,4 @@
-"""Inputs of an audit of users: the model, texts as ids, parts of users, and words to query."""
+"""Inputs of an audit of users: the model, encoded texts, groups of users, and words to query."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -15,10 +15,10 @@ from vestige import claims
 from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.ranked_words import (
-    FEWEST_WORDS,
+    MIN_WORDS,
+    EncodedTexts,
     Floats,
     ShadowRanks,
-    Texts,
     WordCounts,
 )
 from vestige.audits.membership.user_texts import NonMembers, UserTexts, users_needed
@@ -54,13 +54,13 @@ class Target:
 
     Attributes:
         name: in messages.
-        task: what it does.
-        vocabulary: its words; of a remote model, the most frequent ones of some reference texts.
+        task: what it predicts.
+        vocabulary: its words; for a remote model, the most frequent ones of some reference texts.
         source_vocabulary: of the texts that it answers or translates; None for next words.
-        vocab_size: words that it could show.
+        vocab_size: words that it can show.
         model: the network; None for a remote model.
         remote: the function or the server's address; None for a local model.
-        record: provenance.
+        record: its provenance.
     """
 
     name: str
@@ -73,24 +73,26 @@ class Target:
     record: Any
 
     @classmethod
-    def local(cls, given: Any, model: Any, record: Any) -> Self:
-        """A loaded model of next words, translations or dialogue."""
-        path = isinstance(given, str | PathLike)
-        source = getattr(model, "source_vocabulary", None)
-        pairs: Task = "translation" if source and model.config.attention else "dialogue"
+    def local(cls, source: Any, model: Any, record: Any) -> Self:
+        """A model of next words, translations or dialogue, loaded from `source`."""
+        source_vocabulary = getattr(model, "source_vocabulary", None)
+        task: Task = "next-word"
+        if source_vocabulary is not None:
+            task = "translation" if model.config.attention else "dialogue"
+        is_path = isinstance(source, str | PathLike)
         return cls(
-            name=fspath(given) if path else f"<{type(given).__name__}>",
-            task="next-word" if source is None else pairs,
+            name=fspath(source) if is_path else f"<{type(source).__name__}>",
+            task=task,
             vocabulary=model.vocabulary,
-            source_vocabulary=source,
+            source_vocabulary=source_vocabulary,
             vocab_size=model.vocab_size,
             model=model,
             record=record,
         )
 
 
-def remote_of(model: Any) -> Remote | None:
-    """The function or the server that MODEL names; None for a local model."""
+def parse_remote(model: Any) -> Remote | None:
+    """The function, or the address of the server, that MODEL names; None for a local model."""
     if isinstance(model, EndpointAddress):
         return model
     if isinstance(model, str | PathLike):
@@ -109,17 +111,17 @@ def remote_of(model: Any) -> Remote | None:
     return ask  # type: ignore[no-any-return]
 
 
-def local_target(run: "Session", model: Any) -> Target:
+def load_local_target(run: "Session", model: Any) -> Target:
     """Load a local model."""
     if warning := useless_model(model):
         run.log(warning)
     try:
         loaded: Any = run.model("target", model)
-    except AccessDenied as refused:
+    except AccessDenied as denied:
         try:
             loaded = load_seq2seq(str(model), device=run.device)
         except ModelError:
-            raise refused from None
+            raise denied from None
         run.record_model("target", model, loaded)
     return Target.local(model, loaded, run.models["target"])
 
@@ -127,29 +129,30 @@ def local_target(run: "Session", model: Any) -> Target:
 def remote_target(
     run: "Session", model: Any, remote: Remote, texts: Corpus, options: QueryOptions
 ) -> Target:
-    """A remote model; Vestige queries the most frequent words of some texts.
+    """A remote model with the most frequent words of some texts as its vocabulary.
 
-    These are of non-members without another part in the audit: of the compared users, no one's
-    words may be known better than another's.
+    The texts are of non-members without another part in the audit. Texts of compared users would
+    favour the words of some of these users over those of others.
     """
     size, tokenise = options.vocabulary_size, options.tokenizer
-    server = isinstance(remote, EndpointAddress)
-    name = model if isinstance(model, str) or server else None
+    is_server = isinstance(remote, EndpointAddress)
+    name = model if isinstance(model, str) or is_server else None
     name = str(name or getattr(remote, "__qualname__", type(remote)))
-    words, sources = WordVocabulary.build(texts, size=size, tokenise=tokenise), None
+    vocabulary = WordVocabulary.build(texts, size=size, tokenise=tokenise)
+    source_vocabulary = None
     if options.task not in (None, "next-word"):
-        sources = WordVocabulary.build(sources_of(texts), size=size, tokenise=tokenise)
+        source_vocabulary = WordVocabulary.build(sources_of(texts), size=size, tokenise=tokenise)
     run.models["target"] = {
         "path": name,
-        "architecture": "endpoint" if server else "callable",
-        "vocabulary": words.fingerprint(),
+        "architecture": "endpoint" if is_server else "callable",
+        "vocabulary": vocabulary.fingerprint(),
     }
     return Target(
         name=name,
         task=options.task or "next-word",
-        vocabulary=words,
-        source_vocabulary=sources,
-        vocab_size=len(words),
+        vocabulary=vocabulary,
+        source_vocabulary=source_vocabulary,
+        vocab_size=len(vocabulary),
         remote=remote,
         record=run.models["target"],
     )
@@ -161,25 +164,25 @@ class UserInputs:
 
     Attributes:
         target: the audited model.
-        texts: as read.
-        policy: which words are queried.
+        texts: the texts of audited users and of non-members.
+        policy: selects the queried words.
         encoded: all texts as token ids, the audited first.
-        targets: those whose words are queried; of pairs, without the sources.
+        targets: the texts whose words are queried: `encoded`, or the targets of its pairs.
         queries: w words that can be queried; none of the counted users.
         counts: word counts of the counted users; with a base, of all users.
-        audited: users, as indices of `queries.names`.
-        known: groups of non-members, likewise.
+        audited: audited users, as indices of `queries.names`.
+        non_members: groups of non-members, as indices of `queries.names`.
     """
 
     target: Target
     texts: UserTexts
     policy: QueryPolicy
-    encoded: Texts
+    encoded: EncodedTexts
     targets: EncodedCorpus
     queries: TokenQueries
     counts: WordCounts
     audited: tuple[int, ...]
-    known: NonMembers[int]
+    non_members: NonMembers[int]
 
     @classmethod
     def of(
@@ -187,65 +190,65 @@ class UserInputs:
     ) -> Self:
         """Encode the texts, find the words, and divide the non-members into groups.
 
-        With a base, the expectation is learned from all users alike, so that all are compared.
+        With a base, all non-members are compared: the expectation is learned from all users alike.
         """
-        whole = texts.together()
-        encoded: Texts = encode(whole, target.vocabulary)
+        corpus = texts.all_texts()
+        encoded: EncodedTexts = encode(corpus, target.vocabulary)
         targets: Any = encoded
         if target.source_vocabulary is not None:
-            encoded = encode_pairs(whole, target.source_vocabulary, target.vocabulary)
+            encoded = encode_pairs(corpus, target.source_vocabulary, target.vocabulary)
             targets = encoded.targets
         queries = token_queries(targets, target.vocabulary)
         groups = texts.groups(seed=policy.seed)
         if has_base:
             groups = NonMembers(compared=tuple(sorted(set(texts.reference.users or ()))))
-        known = groups.among(queries.names)
+        non_members = groups.as_indices(queries.names)
         audited = set(texts.texts.users or ())
-        counted = range(len(queries.names)) if has_base else known.counted
+        counted = range(len(queries.names)) if has_base else non_members.counted
         return cls(
             target=target,
             texts=texts,
             policy=policy,
             encoded=encoded,
             targets=targets,
-            queries=queries.take(~np.isin(queries.users, known.counted)),
+            queries=queries.take(~np.isin(queries.users, non_members.counted)),
             counts=WordCounts.of_users(targets, counted, target.vocab_size),
             audited=tuple(n for n, name in enumerate(queries.names) if name in audited),
-            known=known,
+            non_members=non_members,
         )
 
     @property
-    def owners(self) -> NDArray[np.int32]:
+    def text_users(self) -> NDArray[np.int32]:
         """(t,) the user of each text, as an index of `queries.names`."""
         assert self.targets.users is not None
         return self.targets.users
 
-    def chosen(self, shadows: ShadowRanks | None = None) -> NDArray[np.bool_]:
-        """(w,) True for the words that the policy selects."""
-        return self.policy.mask(self.queries, self.counts, shadows)
+    def selected(self, shadows: ShadowRanks | None = None) -> NDArray[np.bool_]:
+        """(w,) a mask of the words that the policy selects."""
+        return self.policy.selected(self.queries, self.counts, shadows)
 
     @cached_property
     def words(self) -> list[list[str]]:
-        """Each text as words, unknown ones included."""
-        return [self.split(text) for text in self.texts.together()]
+        """The words of each text, unknown ones included."""
+        return [self.split(text) for text in self.texts.all_texts()]
 
     def split(self, text: str) -> list[str]:
-        """A text as the words of a remote model."""
+        """The words of a text, split for a remote model."""
         assert isinstance(self.target.vocabulary, WordVocabulary)
         return self.target.vocabulary.split(text)
 
     def contexts(self, queries: TokenQueries) -> tuple[list[Context], list[str]]:
         """What a remote model reads before each word; and the words."""
-        sources = self.texts.together().sources if self.target.source_vocabulary else None
+        sources = self.texts.all_texts().sources if self.target.source_vocabulary else None
         contexts, words = [], []
-        for text, at in zip(queries.texts.tolist(), queries.positions.tolist(), strict=True):
+        for text, position in zip(queries.texts.tolist(), queries.positions.tolist(), strict=True):
             source = None if sources is None else sources[text]
-            contexts.append(Context(tuple(self.words[text][:at]), source))
-            words.append(self.words[text][at])
+            contexts.append(Context(tuple(self.words[text][:position]), source))
+            words.append(self.words[text][position])
         return contexts, words
 
     def key(self, sha256: str, queries: TokenQueries) -> str:
-        """A name of ranks: a hash of a model's weights, of the texts and of the words."""
+        """The key of ranks in the store: a hash of model weights, texts and queried words."""
         digest = hashlib.sha256(sha256.encode())
         parts: list[Any] = [self.targets.tokens, self.targets.offsets]
         parts += [queries.texts, queries.positions]
@@ -255,37 +258,37 @@ class UserInputs:
             digest.update(len(part).to_bytes(8, "little") + part.tobytes())
         return digest.hexdigest()[:16]
 
-    def check(self, alpha: float) -> None:
+    def require_enough(self, alpha: float) -> None:
         """Raise DataError for too few users or words, before anything is trained or queried."""
-        counts, known = self.queries.counts(), self.known
+        counts, groups = self.queries.counts(), self.non_members
         if not counts[list(self.audited)].any():
             raise DataError(
                 "`texts` has no word that the model knows",
                 remedy="Give texts in the model's language, split into words as it splits them, "
                 "and a reference in that language.",
             )
-        compared = int(np.count_nonzero(counts[list(known.compared)]))
+        compared = int(np.count_nonzero(counts[list(groups.compared)]))
         needed = calibration_needed(alpha)
         if compared < needed:
-            users = len(known.counted) + len(known.fitted) + len(known.compared)
-            people = users_needed(alpha) if known.fitted else needed
+            users = len(groups.counted) + len(groups.fitted) + len(groups.compared)
+            people = users_needed(alpha) if groups.fitted else needed
             raise DataError(
                 f"`reference` has {users} users, which leaves {compared} to compare with; a "
                 f"p-value of {alpha:g} needs {needed}",
                 remedy=f"Give texts of {people} people or more (`reference`), split a text without "
                 "users into more random users (`random_users`), or raise `alpha`.",
             )
-        fitted = list(known.fitted or known.compared)
-        words = int(self.policy.most(self.queries)[fitted].sum())
-        if words < FEWEST_WORDS:
+        fitted = list(groups.fitted or groups.compared)
+        words = int(self.policy.max_words(self.queries)[fitted].sum())
+        if words < MIN_WORDS:
             raise DataError(
                 f"{words} words of {len(fitted)} non-members to learn from are too few; "
-                f"{FEWEST_WORDS} are needed",
+                f"{MIN_WORDS} are needed",
                 remedy="Give longer texts or more non-members (`reference`), or raise `queries` "
                 "or `calls`.",
             )
 
-    def checks_of_texts(
+    def text_checks(
         self,
         texts: NDArray[np.integer],
         base: Floats | None = None,
@@ -302,23 +305,26 @@ class UserInputs:
             answered: share of the queries that were answered.
         """
         # Of the side that was read less; words that were not selected do not count as unread.
-        there = self.queries.positions < (longest or np.inf)
+        in_reach = self.queries.positions < (longest or np.inf)
         users = len(self.queries.names)
-        known = np.bincount(self.queries.users[there], minlength=users)
+        readable = np.bincount(self.queries.users[in_reach], minlength=users)
         lengths = np.diff(self.targets.offsets) - 1  # without the end of each text
-        every = np.bincount(self.owners, lengths, minlength=users)
-        sides = [list(self.audited), list(self.known.compared)]
-        side = min(sides, key=lambda one: known[one].sum() / max(1, every[one].sum()))
-        read = claims.read(round(answered * known[side].sum()), round(every[side].sum()))
+        total = np.bincount(self.text_users, lengths, minlength=users)
+        side = min(
+            (list(self.audited), list(self.non_members.compared)),
+            key=lambda group: readable[group].sum() / max(1, total[group].sum()),
+        )
+        read = claims.read(round(answered * readable[side].sum()), round(total[side].sum()))
         return read, self.texts.independent, self._comparable(texts, base)
 
     def _comparable(self, texts: NDArray[np.integer], base: Floats | None) -> Check:
-        owners, read = self.owners[texts], list(self.texts.together())
-        sides = [np.isin(owners, users) for users in (self.audited, self.known.compared)]
-        own, rest = ([read[index] for index in texts[side]] for side in sides)
-        units = (owners[sides[0]], owners[sides[1]])
+        """The check "comparable" of some texts, by their content and by their scores."""
+        users, contents = self.text_users[texts], list(self.texts.all_texts())
+        sides = [np.isin(users, group) for group in (self.audited, self.non_members.compared)]
+        audited, compared = ([contents[index] for index in texts[side]] for side in sides)
+        units = (users[sides[0]], users[sides[1]])
         scores = None if base is None else (base[sides[0]], base[sides[1]])
-        check = comparable_texts(own, rest, units=units, base=scores, seed=self.policy.seed)
+        check = comparable_texts(audited, compared, units=units, base=scores, seed=self.policy.seed)
         if check.state == "failed" or scores is None or len(self.audited) > 1:
             return check
         # One user has too few permutations for the level of a list.

@@ -1,17 +1,17 @@
-"""Texts of users: whose each one is, which ones count, and the part of each non-member.
+"""Texts of users: which texts count, and the groups of non-members.
 
-Three groups of non-members at random. Words are counted in the texts of the counted; what to expect
-of a word is learned from the fitted; shadow models are trained on both. The compared have no part
-in any of this, and neither have the audited: an audited non-member could change places with a
-compared one and nothing else would change, so that conformal p-values are exact (Vovk, Gammerman
-and Shafer 2005, "Algorithmic Learning in a Random World", section 4.1).
+Non-members are divided at random into three groups. Words are counted in the texts of the counted;
+the expectation of a word's score is learned from the fitted; shadow models are trained on both. The
+compared have no part in any of this, and neither have the audited: an audited non-member could
+change places with a compared one and nothing else would change, so that conformal p-values are
+exact (Vovk, Gammerman and Shafer 2005, "Algorithmic Learning in a Random World", section 4.1).
 
-A text that several users have, such as a greeting, says nothing of one of them: near-duplicates
-count once, for the first who has them. They join no users. A user most of whose texts are
-near-duplicates of earlier users' is left out, as not independent.
+A text of several users, such as a greeting, is no evidence about one of them: near-duplicates
+count once, for the first user who has them. A user most of whose texts are near-duplicates of
+earlier users' is left out as not independent.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -29,12 +29,12 @@ from vestige.metrics.tests import calibration_needed
 if TYPE_CHECKING:
     from vestige.session import Session
 
-ME = "me"
+DEFAULT_USER = "me"
 """The user of texts without a user column."""
-FITTED = 60
-"""Fitted users at most; 20 are enough."""
-FEWEST = 4
-"""Users that three groups need."""
+MAX_FITTED = 60
+"""Most fitted users; 20 are enough."""
+MIN_USERS = 4
+"""Least number of users that can be divided into three groups."""
 
 User = TypeVar("User", int, str)
 
@@ -44,9 +44,9 @@ class NonMembers(Generic[User]):
     """Disjoint groups of non-members, by name or by index.
 
     Attributes:
-        fitted: whose words teach the expectation.
-        compared: with whom the audited are compared.
-        counted: whose words are counted; none if other text is counted.
+        fitted: users from whose words the expectation is learned.
+        compared: users that the audited are compared with.
+        counted: users whose words are counted; none if other text is counted.
     """
 
     fitted: tuple[User, ...] = ()
@@ -54,37 +54,44 @@ class NonMembers(Generic[User]):
     counted: tuple[User, ...] = ()
 
     @classmethod
-    def drawn(cls, users: Iterable[User], *, seed: int) -> Self:
+    def split(cls, users: Iterable[User], *, seed: int) -> Self:
         """Random groups: half of the users are compared; of the others half are fitted, at most 60.
 
         Raises:
             DataError: there are fewer than 4 users.
 
         Example:
-            >>> groups = NonMembers.drawn(range(37), seed=0)
+            >>> groups = NonMembers.split(range(37), seed=0)
             >>> len(groups.counted), len(groups.fitted), len(groups.compared)
             (9, 9, 19)
         """
         ordered = sorted(users)
-        if len(ordered) < FEWEST:
+        if len(ordered) < MIN_USERS:
             raise DataError(
-                f"{len(ordered)} users are non-members; {FEWEST} or more are needed",
+                f"{len(ordered)} users are non-members; {MIN_USERS} or more are needed",
                 remedy="Pass more users with --reference.",
             )
         shuffled = np.random.default_rng(seed).permutation(len(ordered)).tolist()
-        taught = len(ordered) // 2
-        fitted = min(FITTED, (taught + 1) // 2)
-        return cls(*(
-            tuple(sorted(ordered[place] for place in shuffled[begin:end]))
-            for begin, end in ((0, fitted), (taught, None), (fitted, taught))
-        ))  # fmt: skip
+        half = len(ordered) // 2
+        fitted = min(MAX_FITTED, (half + 1) // 2)
 
-    def among(self, names: Sequence[str]) -> "NonMembers[int]":
-        """The same groups as indices of names; whoever has no name there is left out."""
-        place = {name: index for index, name in enumerate(names)}
-        groups = (self.fitted, self.compared, self.counted)
+        def group(indices: Sequence[int]) -> tuple[User, ...]:
+            return tuple(sorted(ordered[index] for index in indices))
+
+        return cls(
+            fitted=group(shuffled[:fitted]),
+            compared=group(shuffled[half:]),
+            counted=group(shuffled[fitted:half]),
+        )
+
+    def as_indices(self, names: Sequence[str]) -> "NonMembers[int]":
+        """The same groups as indices of `names`, without users that have no name there."""
+        index = {name: number for number, name in enumerate(names)}
         return NonMembers(
-            *(tuple(place[str(one)] for one in group if str(one) in place) for group in groups)
+            *(
+                tuple(index[str(user)] for user in group if str(user) in index)
+                for group in (self.fitted, self.compared, self.counted)
+            )
         )
 
 
@@ -95,7 +102,7 @@ def users_needed(rate: float) -> int:
         >>> users_needed(0.05)
         37
     """
-    return max(FEWEST, 2 * calibration_needed(rate) - 1)
+    return max(MIN_USERS, 2 * calibration_needed(rate) - 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +111,7 @@ class UserTexts:
 
     Attributes:
         texts: of audited users, without near-duplicates.
-        reference: of non-members, likewise.
+        reference: of non-members, without near-duplicates.
         independent: the check of that name.
     """
 
@@ -114,89 +121,83 @@ class UserTexts:
 
     def groups(self, *, seed: int) -> NonMembers[str]:
         """Random groups of the users of the reference."""
-        return NonMembers.drawn(set(self.reference.users or ()), seed=seed)
+        return NonMembers.split(set(self.reference.users or ()), seed=seed)
 
     def reference_of(self, *groups: Iterable[str]) -> Corpus:
         """The reference texts of some users."""
-        wanted = {name for group in groups for name in group}
-        inside = [name in wanted for name in self.reference.users or ()]
-        return self.reference.take(np.flatnonzero(inside))
+        names = {name for group in groups for name in group}
+        mask = [user in names for user in self.reference.users or ()]
+        return self.reference.take(np.flatnonzero(mask))
 
-    def together(self) -> Corpus:
+    def all_texts(self) -> Corpus:
         """The texts, then the reference."""
         return self.texts + self.reference
 
 
-def read_user_texts(
-    run: "Session",
-    texts: Any,
-    reference: Any,
-    *,
-    person: str | None = None,
-    random_users: int | None = None,
-    sources: bool = False,
-    columns: Mapping[str, Any],
-) -> UserTexts:
-    """Read both corpora, and leave out texts without a user and near-duplicates.
+def read_user_texts(run: "Session", *, need_sources: bool = False) -> UserTexts:
+    """Read `texts` and `reference`; leave out texts without a user and near-duplicates.
 
-    Options are those of `membership`; with `sources`, the model answers or translates a source.
+    With `need_sources`, the model answers or translates a source.
 
     Raises:
         DataError: one cannot be read, a column is missing, or a user is in both.
     """
+    person = run.arguments["person"]
     if person is not None and not person.strip():
         raise ValueError("`person` must be a name, got blanks or nothing")
-    lists = {
-        "texts": _audited(run, texts, person, columns),
-        "reference": _non_members(run, reference, random_users, columns),
-    }
+    lists = {"texts": _read_audited(run, person), "reference": _read_reference(run)}
     for role, corpus in lists.items():
-        named = np.array([user != "" for user in corpus.users or ()])
-        if not named.any():
+        has_user = np.array([user != "" for user in corpus.users or ()])
+        if not has_user.any():
             raise DataError(
                 f"`{role}`: every text has an empty user", remedy="Name another column (`user`)."
             )
-        if left_out := int((~named).sum()):
+        if left_out := int((~has_user).sum()):
             run.log(f"--{role}: {left_out} texts without a user are left out.")
-            lists[role] = corpus.take(np.flatnonzero(named))
+            lists[role] = corpus.take(np.flatnonzero(has_user))
     if both := len(set(lists["texts"].users or ()) & set(lists["reference"].users or ())):
         raise DataError(
             f"{both} user{' is' if both == 1 else 's are'} in both `texts` and `reference`",
             remedy="Remove them from `reference`, which must hold non-members only.",
         )
-    for role, corpus in lists.items():
-        if sources and corpus.sources is None:
-            raise DataError(
-                f"`{role}` has no column with what each text answers or translates",
-                remedy="Name the column (`source`).",
-            )
-    return _without_duplicates(run, lists, ["text", "user", *(["source"] if sources else [])])
+    columns = ["text", "user"]
+    if need_sources:
+        columns.append("source")
+        for role, corpus in lists.items():
+            if corpus.sources is None:
+                raise DataError(
+                    f"`{role}` has no column with what each text answers or translates",
+                    remedy="Name the column (`source`).",
+                )
+    return _without_duplicates(run, lists["texts"], lists["reference"], columns)
 
 
-def _audited(run: "Session", texts: Any, person: str | None, columns: Mapping[str, Any]) -> Corpus:
-    user = columns["user"] if person is None else None
+def _read_audited(run: "Session", person: str | None) -> Corpus:
+    user = run.arguments["user"] if person is None else None
     try:
-        corpus = _read(run, "texts", texts, columns, user)
+        corpus = _read(run, "texts", user)
     except DataError as error:
         if user is None or f'has no column "{user}"' not in error.problem:
             raise
-        corpus = _read(run, "texts", texts, columns, None)
+        corpus = _read(run, "texts", None)
     if person is None and corpus.users is not None:
         return corpus
     if person is None:
-        run.log(f"The audited texts have no user column: they count as one person's, {ME!r}.")
-    return Corpus.from_texts(corpus, users=[person or ME] * len(corpus), sources=corpus.sources)
+        run.log(
+            f"The audited texts have no user column: they count as one person's, {DEFAULT_USER!r}."
+        )
+    users = [person or DEFAULT_USER] * len(corpus)
+    return Corpus.from_texts(corpus, users=users, sources=corpus.sources)
 
 
-def _non_members(
-    run: "Session", reference: Any, random_users: int | None, columns: Mapping[str, Any]
-) -> Corpus:
+def _read_reference(run: "Session") -> Corpus:
+    random_users = run.arguments["random_users"]
     if random_users is not None:
-        corpus = _read(run, "reference", reference, columns, None)
-        return artificial_users(corpus, random_users, seed=run.seed)
-    corpus = _read(run, "reference", reference, columns, columns["user"])
+        return artificial_users(_read(run, "reference", None), random_users, seed=run.seed)
+    corpus = _read(run, "reference", run.arguments["user"])
     if corpus.users is None:
-        name = reference if isinstance(reference, str | PathLike) else "`reference`"
+        data = run.arguments["reference"]
+        name = data if isinstance(data, str | PathLike) else "`reference`"
         raise DataError(
             f"{name} has no user column",
             remedy="Name the column (`user`), or split the texts into random users "
@@ -205,64 +206,70 @@ def _non_members(
     return corpus
 
 
-def _read(
-    run: "Session", role: str, given: Any, columns: Mapping[str, Any], user: str | None
-) -> Corpus:
-    settings = {name: columns[name] for name in ("format", "text", "limit")}
-    return run.corpus(role, given, user=user, source_column=columns["source"], **settings)
+def _read(run: "Session", role: str, user_column: str | None) -> Corpus:
+    arguments = run.arguments
+    columns: dict[str, Any] = {name: arguments[name] for name in ("format", "text", "limit")}
+    return run.corpus(
+        role, arguments[role], user=user_column, source_column=arguments["source"], **columns
+    )
 
 
 def _without_duplicates(
-    run: "Session", lists: Mapping[str, Corpus], columns: Sequence[str]
+    run: "Session", texts: Corpus, reference: Corpus, columns: Sequence[str]
 ) -> UserTexts:
     """Near-duplicates count once; columns that the task does not need are dropped."""
-    whole = lists["texts"] + lists["reference"]
-    read, first = list(whole), len(lists["texts"])
-    if whole.sources is not None:
-        read = [f"{source} {text}" for source, text in zip(whole.sources, read, strict=True)]
-    kept, check = own_texts(read, whole.users or (), audited=first)
-    if left_out := int((~kept).sum()):
-        run.log(f"{left_out:,} of {len(read):,} texts are near-duplicates and are left out.")
-    if not kept[:first].any():
+    corpus, count = texts + reference, len(texts)
+    contents = list(corpus)
+    if corpus.sources is not None:
+        pairs = zip(corpus.sources, contents, strict=True)
+        contents = [f"{source} {text}" for source, text in pairs]
+    mask, independent = independent_user_texts(contents, corpus.users or (), audited=count)
+    if left_out := int((~mask).sum()):
+        run.log(f"{left_out:,} of {len(mask):,} texts are near-duplicates and are left out.")
+    if not mask[:count].any():
         raise DataError(
             "most texts of every audited user are near-duplicates of each other",
             remedy="Give texts that differ.",
         )
-    left = {
-        role: Corpus(lists[role].take(np.flatnonzero(some)).table.select(columns))
-        for role, some in (("texts", kept[:first]), ("reference", kept[first:]))
-    }
-    return UserTexts(**left, independent=check)
+    unique, unique_reference = (
+        Corpus(side.take(np.flatnonzero(side_mask)).table.select(columns))
+        for side, side_mask in ((texts, mask[:count]), (reference, mask[count:]))
+    )
+    return UserTexts(texts=unique, reference=unique_reference, independent=independent)
 
 
-def own_texts(
+def independent_user_texts(
     texts: Sequence[str], users: Sequence[str], *, audited: int
 ) -> tuple[NDArray[np.bool_], Check]:
-    """(t,) the texts that count as evidence, and the check "independent".
+    """(t,) a mask of the texts that count as evidence, and the check "independent".
 
-    They are chosen by texts alone, which biases no score. The first `audited` of the t texts are of
-    audited users.
+    The mask depends on texts alone, which biases no score. The first `audited` of the t texts are
+    of audited users.
     """
     _, first, group = np.unique(near_duplicates(texts), return_index=True, return_inverse=True)
     names, user = np.unique(np.asarray(users), return_inverse=True)
     of_user, _ = np.unique(np.stack([user, group]), axis=1)
-    different = np.bincount(of_user, minlength=len(names))
-    own = np.bincount(user[first], minlength=len(names))
-    independent = 2 * own >= different
-    kept = np.zeros(len(texts), dtype=bool)
-    kept[first] = True
+    distinct_texts = np.bincount(of_user, minlength=len(names))
+    first_texts = np.bincount(user[first], minlength=len(names))
+    independent = 2 * first_texts >= distinct_texts
+    is_first = np.zeros(len(texts), dtype=bool)
+    is_first[first] = True
+
     is_audited = np.isin(np.arange(len(names)), user[:audited])
-    own_all, rest_all = int(is_audited.sum()), int((~is_audited).sum())
-    mine, others = (int((side & independent).sum()) for side in (is_audited, ~is_audited))
+    audited_users, reference_users = int(is_audited.sum()), int((~is_audited).sum())
+    good_audited = int((is_audited & independent).sum())
+    good_reference = int((~is_audited & independent).sum())
     sentence = (
-        f"{mine:,} of {own_all:,} audited users and {others:,} of {rest_all:,} reference users "
-        "have mostly texts of their own"
+        f"{good_audited:,} of {audited_users:,} audited users and {good_reference:,} of "
+        f"{reference_users:,} reference users have mostly texts of their own"
     )
-    check = Check("independent", "passed", f"{sentence}.")
-    if 2 * mine < own_all or others < FEWEST_UNITS:
+    if 2 * good_audited >= audited_users and good_reference >= FEWEST_UNITS:
+        check = Check("independent", "passed", f"{sentence}.")
+    else:
         check = Check(
-            "independent", "failed",
+            "independent",
+            "failed",
             f"{sentence}; needed: most of the audited and {FEWEST_UNITS} of the reference. "
             "Near-duplicates are not independent.",
-        )  # fmt: skip
-    return kept & independent[user], check
+        )
+    return is_first & independent[user], check

@@ -19,17 +19,22 @@ import numpy as np
 
 from vestige.audits.membership.membership import QueryOptions, ShadowOptions
 from vestige.audits.membership.queries import QueryPolicy
-from vestige.audits.membership.ranked_users import query_facts, ranked_users
+from vestige.audits.membership.ranked_users import audit_with_shadows, query_facts
 from vestige.audits.membership.service import Service
-from vestige.audits.membership.shadows import described, plan_shadows, shadow_folder, train_planned
+from vestige.audits.membership.shadows import (
+    plan_record,
+    plan_shadows,
+    shadow_folder,
+    train_planned,
+)
 from vestige.audits.membership.text_scores import CalibratedGain, means
 from vestige.audits.membership.user_audit import judge_users
 from vestige.audits.membership.user_inputs import (
     Remote,
     Target,
     UserInputs,
-    local_target,
-    remote_of,
+    load_local_target,
+    parse_remote,
     remote_target,
 )
 from vestige.audits.membership.user_texts import read_user_texts
@@ -43,104 +48,112 @@ from vestige.results import Result
 if TYPE_CHECKING:
     from vestige.session import Session
 
-SHADOWS = 10
-"""Shadow models, unless `shadows` says how many."""
-LIKELIEST = 20
-"""Most probable tokens that a model gives at each position, at least, if it shows some only."""
+DEFAULT_SHADOWS = 10
+"""Shadow models, if `shadows` is not given."""
+MIN_LIKELIEST = 20
+"""Least number of most probable tokens that are read at each position, unless all are shown."""
 
 
 def users_membership(run: "Session") -> Result:
-    """Test whose texts were in the training data, with a p-value for each user and for all.
+    """The audit of users; see `membership`.
 
-    See `membership`. The base of an adapter is not used if options of shadow models are given.
+    The base of an adapter is not used if options of shadow models are given.
     """
-    given = run.arguments
-    model, base, alpha = given["model"], given["base"], given["alpha"]
-    shadows, queries, remote = given["shadows"], given["queries"], given["remote"]
-    service = remote_of(model)
-    if base is None and service is None and not shadows.changed() and queries.calls is None:
+    arguments = run.arguments
+    model, base, alpha = arguments["model"], arguments["base"], arguments["alpha"]
+    shadows, queries = arguments["shadows"], arguments["queries"]
+    remote = parse_remote(model)
+    if base is None and remote is None and not shadows.changed() and queries.calls is None:
         base = base_of_adapter(model)
-    _check_model(service, queries, remote, has_base=base is not None)
-    count = _shadow_count(shadows, queries, given["cluster"], has_base=base is not None)
-    policy = QueryPolicy.of(queries, shadows=count, seed=run.seed)
-    models = target = None
+    _check_model_options(remote, queries, arguments["remote"], has_base=base is not None)
+    shadow_count = _shadow_count(shadows, queries, arguments["cluster"], has_base=base is not None)
+    policy = QueryPolicy.from_options(queries, shadows=shadow_count, seed=run.seed)
+    snapshots = target = None
     if base is not None:
-        models = Snapshots.with_base(model, base, device=run.device, monitor=run.monitor)
-        run.models |= models.recorded
-        target = Target.local(model, models.target, models.recorded["target"])
-    elif service is None:
-        target = local_target(run, model)
+        snapshots = Snapshots.with_base(model, base, device=run.device, monitor=run.monitor)
+        run.models |= snapshots.recorded
+        target = Target.local(model, snapshots.target, snapshots.recorded["target"])
+    elif remote is None:
+        target = load_local_target(run, model)
     task = queries.task or "next-word" if target is None else target.task
-    read = read_user_texts(
-        run, given["texts"], given["reference"], person=given["person"],
-        random_users=given["random_users"], sources=task != "next-word", columns=given,
-    )  # fmt: skip
+    texts = read_user_texts(run, need_sources=task != "next-word")
     if target is None:
-        assert service is not None
-        counted = read.reference_of(read.groups(seed=run.seed).counted)
-        target = remote_target(run, model, service, counted, queries)
+        assert remote is not None
+        counted = texts.reference_of(texts.groups(seed=run.seed).counted)
+        target = remote_target(run, model, remote, counted, queries)
     elif policy.k > target.vocab_size:
         raise ValueError(f"`top_k` must lie in [1, {target.vocab_size}], got {policy.k}")
     policy = replace(policy, k=policy.k or target.vocab_size)
-    inputs = UserInputs.of(target, read, policy, has_base=models is not None)
-    inputs.check(alpha)
-    cached = models is not None or isinstance(service, EndpointAddress)
-    folder = run.beside_out("statistics", given["statistics"]) if cached else None
+    inputs = UserInputs.of(target, texts, policy, has_base=snapshots is not None)
+    inputs.require_enough(alpha)
+    caches = snapshots is not None or isinstance(remote, EndpointAddress)
+    folder = run.beside_out("statistics", arguments["statistics"]) if caches else None
     with cached_outputs(folder, run.monitor) as outputs:
-        if models is not None:
+        if snapshots is not None:
             _identify(run, inputs, alpha, None)
-            return based_users(run, inputs, alpha, models=models, outputs=outputs)
-        client = None
-        if service is not None:
-            client = Service(run=run, inputs=inputs, options=remote, outputs=outputs)
-            client.check_budget()
-        plan = plan_shadows(run, shadows, target, count=count)
-        record = None if plan is None else described(plan)
+            return audit_with_base(run, inputs, alpha, snapshots=snapshots, outputs=outputs)
+        service = None
+        if remote is not None:
+            service = Service(run=run, inputs=inputs, options=arguments["remote"], outputs=outputs)
+            service.check_budget()
+        plan = plan_shadows(run, shadows, target, count=shadow_count)
+        record = None if plan is None else plan_record(plan)
         run.configuration |= {"task": target.task, "shadow_models": record}
         _identify(run, inputs, alpha, record)
         with shadow_folder(run) as models_folder:
             train = partial(train_planned, run, plan, inputs, models_folder)
-            return ranked_users(run, inputs, alpha, service=client, train=train)
+            return audit_with_shadows(run, inputs, alpha, service=service, train=train)
 
 
-def based_users(
-    run: "Session", inputs: UserInputs, alpha: float, *, models: Snapshots, outputs: CachedOutputs
+def audit_with_base(
+    run: "Session",
+    inputs: UserInputs,
+    alpha: float,
+    *,
+    snapshots: Snapshots,
+    outputs: CachedOutputs,
 ) -> Result:
     """Read the texts with the target and the base, calibrate the gains, and compare the users."""
-    policy, longest = inputs.policy, models.longest
-    queries = inputs.queries.take(inputs.chosen())
+    policy, longest = inputs.policy, snapshots.longest
+    queries = inputs.queries.take(inputs.selected())
     if longest is not None:
         queries = queries.take(queries.positions < longest)
-    texts, text = np.unique(queries.texts, return_inverse=True)
-    rows = [inputs.targets.document(one)[:-1].tolist()[:longest] for one in texts]
-    everything = policy.k >= inputs.target.vocab_size
-    likeliest = 0 if everything else max(LIKELIEST, policy.k)
-    read = models.statistics(rows, outputs, of="the texts", likeliest=likeliest)
-    target, base = read["target"], read["base"]
+    texts, query_text = np.unique(queries.texts, return_inverse=True)
+    rows = [inputs.targets.document(text)[:-1].tolist()[:longest] for text in texts]
+    shows_all = policy.k >= inputs.target.vocab_size
+    likeliest = 0 if shows_all else max(MIN_LIKELIEST, policy.k)
+    statistics = snapshots.statistics(rows, outputs, of="the texts", likeliest=likeliest)
+    target, base = statistics["target"], statistics["base"]
     require_finite({"the model": [target.log_probs], "the base": [base.log_probs]})
-    shown = target if everything else shown_only(target, base, likeliest=policy.k)
-    learned = CalibratedGain.fit(shown, base)
-    scores = (learned.token_scores if everything else learned.excesses)(shown, base)
+    if shows_all:
+        scores = CalibratedGain.fit(target, base).token_scores(target, base)
+    else:
+        shown = shown_only(target, base, likeliest=policy.k)
+        scores = CalibratedGain.fit(shown, base).excesses(shown, base)
     run.log(f"Comparing {len(queries):,} tokens.")
     words = queries.counts()
-    known = [user for user in inputs.known.compared if words[user]]
-    of_queries = scores[base.offsets[text] + queries.positions]
-    judged = judge_users(queries, of_queries, inputs.audited, known, rate=alpha, seed=policy.seed)
-    owners = inputs.owners[texts]
-    sides = [np.flatnonzero(np.isin(owners, side)) for side in (inputs.audited, known)]
+    compared = [user for user in inputs.non_members.compared if words[user]]
+    judged = judge_users(
+        queries, scores[base.offsets[query_text] + queries.positions], inputs.audited, compared,
+        rate=alpha, seed=policy.seed,
+    )  # fmt: skip
+    users = inputs.text_users[texts]
+    sides = [np.flatnonzero(np.isin(users, side)) for side in (inputs.audited, compared)]
     by_side = {
-        who: [first_tokens(one, side) for side in sides]
-        for who, one in (("the model", target), ("the base", base))
+        name: [first_tokens(whole, side) for side in sides]
+        for name, whole in (("the model", target), ("the base", base))
     }
-    alive_and_different = model_checks(by_side, pair=("the base", "the model"))
-    of_texts = inputs.checks_of_texts(texts, means(base, base.log_probs), longest=longest)
-    checks = (*alive_and_different, *of_texts, judged.powerful)
+    checks = (
+        *model_checks(by_side, pair=("the base", "the model")),
+        *inputs.text_checks(texts, means(base, base.log_probs), longest=longest),
+        judged.powerful,
+    )
     size = max(inputs.target.vocab_size, policy.k)
-    facts = {"k": policy.k, "vocab_size": size} | query_facts(policy.how, len(queries))
-    return judged.result(checks, facts, based=True)
+    facts = {"k": policy.k, "vocab_size": size} | query_facts(policy.select, len(queries))
+    return judged.result(checks, facts, has_base=True)
 
 
-def _check_model(
+def _check_model_options(
     remote: Remote | None, queries: QueryOptions, options: RemoteOptions, *, has_base: bool
 ) -> None:
     """Raise ValueError for an option that does not go with the kind of model."""
@@ -170,7 +183,7 @@ def _shadow_count(
         if queries.calls is not None:
             raise ValueError("`calls` does not go with `base`, which reads whole texts: `queries`")
         return 0
-    count = SHADOWS if shadows.shadows is None else shadows.shadows
+    count = DEFAULT_SHADOWS if shadows.shadows is None else shadows.shadows
     if count == 1:
         raise ValueError(
             "`shadows` must be 0, 2 or more, got 1: half of the reference users would have no "
@@ -187,10 +200,13 @@ def _shadow_count(
 def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object) -> None:
     """Record what determines the result, or compare it with unfinished work of this folder."""
     policy = inputs.policy
-    selected = {
-        "how": policy.how, "queries": policy.queries, "calls": policy.calls, "top_k": policy.k
-    }  # fmt: skip
-    run.configuration |= selected
+    selection = {
+        "how": policy.select,
+        "queries": policy.queries,
+        "calls": policy.calls,
+        "top_k": policy.k,
+    }
+    run.configuration |= selection
     models: dict[str, Any] = dict(run.models)
     if inputs.target.remote is None:  # a folder may move
         models = {
@@ -203,7 +219,7 @@ def _identify(run: "Session", inputs: UserInputs, alpha: float, shadows: object)
         "reference": inputs.texts.reference.fingerprint(),
         "alpha": alpha,
         "seed": policy.seed,
-        **selected,
+        **selection,
         "task": inputs.target.task,
         "shadows": shadows,
     })  # fmt: skip

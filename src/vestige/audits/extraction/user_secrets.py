@@ -1,13 +1,13 @@
-"""Completion of the user's secrets, which were never planted, from the text before their parts.
+"""Completion of the user's own secrets, which were not planted.
 
-The model reads all text before a part that varies and generates the part, by greedy decoding and by
-a beam search; earlier parts are as in the secret. Greedy decoding gives one text, whatever the
-secret is: for a part drawn uniformly from n texts of its format, a model that never read it gives
-the right one with probability 1 / n at most. The number of completed parts is compared with that
-(`metrics.tests.at_least`); it takes the role of the controls of planted canaries.
+The model reads all text before a varying part of a secret and generates the part, by greedy
+decoding and by a beam search. Greedy decoding gives one text, whatever the secret is: for a part
+chosen uniformly from n texts of its format, a model that never read it gives the right one with
+probability 1 / n at most. The number of completed parts is compared with these probabilities
+(`metrics.tests.at_least`), which replace the controls of planted canaries.
 
-Parts are not independent if they have the same text or the same text before them, since the model
-gives one answer to all. They count as one event, whose probability is at most their sum.
+Parts are dependent if they are equal or follow equal text, since the model gives one answer to all.
+They count as one event, whose probability is at most the sum of theirs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ from itertools import takewhile
 from math import ceil
 from typing import Any
 
-from vestige.audits.extraction.continuations import attempts
+from vestige.audits.extraction.continuations import complete_texts
 from vestige.claims import Check, Claim, Test, joined, powerful
 from vestige.claims.effects import COMPLETED_SHARE
 from vestige.claims.secret_checks import Readable, list_checks, open_list, open_secrets
@@ -33,15 +33,17 @@ from vestige.session import Session, in_file
 LEVEL = 0.05
 
 
-def complete_own_secrets(run: Session, model: Any, secrets: Any) -> Result:
+def complete_user_secrets(run: Session, model: Any, secrets: Any) -> Result:
     """Complete each varying part of the user's secrets: a file with one per line, or texts."""
     question, beam = (run.arguments[name] for name in ("question", "beam"))
     loaded = run.model("model", model)
     run.withhold(what=secrets)
     listed = read_own_secrets(secrets, name="what", monitor=run.monitor)
-    asked = loaded if question is None else in_turn(loaded, "assistant", question)
+    model_in_turn = loaded if question is None else in_turn(loaded, "assistant", question)
     with run.progress("completing secrets") as step, in_file(secrets):
-        return complete_secrets(asked, listed, beam=beam, progress=step, monitor=run.monitor)
+        return complete_secrets(
+            model_in_turn, listed, beam=beam, progress=step, monitor=run.monitor
+        )
 
 
 def complete_secrets(
@@ -53,54 +55,54 @@ def complete_secrets(
     progress: Callable[[int, int], None] | None = None,
     monitor: Monitor = SILENT,
 ) -> Result:
-    """Let the model read the text before each part that varies and see whether it completes it.
+    """Let the model read the text before each varying part, and test whether it completes the part.
 
-    A secret is read from the beginning of a text; the monitor gets one line about those that the
-    model cannot read. The seed decides the texts with which the model is checked.
+    A secret is read from the beginning of a text. One line is logged about secrets that the model
+    cannot read. The seed determines the texts of the model's check.
 
     Raises:
         ValueError: there is no secret.
         DataError: the model can read no secret.
         ModelError: its scores are not finite.
     """
-    chosen, about = open_list((model,), secrets, seed=seed, monitor=monitor)
+    readable, facts = open_list((model,), secrets, seed=seed, monitor=monitor)
     rows: list[dict[str, Any]] = []
-    before: list[str] = []
-    own: list[str] = []
-    for number, one in enumerate(chosen, start=1):
-        text = one.secret.text
-        for part in one.secret.parts:
+    contexts: list[str] = []
+    parts: list[str] = []
+    for number, item in enumerate(readable, start=1):
+        text = item.secret.text
+        for part in item.secret.parts:
             if part.size > 1:
-                rows.append(_attempt(model, one, part, beam))
-                before.append(text[: part.start])
-                own.append(text[part.start : part.end])
+                rows.append(_complete_part(model, item, part, beam))
+                contexts.append(text[: part.start])
+                parts.append(text[part.start : part.end])
         if progress:
-            progress(number, len(chosen))
-    events = joined(before, own).tolist()
+            progress(number, len(readable))
+    events = joined(contexts, parts).tolist()
     rows = [{**row, "event": event} for row, event in zip(rows, events, strict=True)]
-    return completion_result(rows, beam=beam, **about)
+    return completion_result(rows, beam=beam, **facts)
 
 
-def _attempt(model: NextToken, one: Readable, part: Part, beam: int) -> dict[str, Any]:
-    phrase = one.secret.text[: part.end]
+def _complete_part(model: NextToken, item: Readable, part: Part, beam: int) -> dict[str, Any]:
+    phrase = item.secret.text[: part.end]
     ids = list(model.vocabulary.encode(phrase))
-    given = _shared(ids, list(model.vocabulary.encode(phrase[: part.start])))
-    [found] = attempts(model, [ids], prefix=given, beam=beam)
+    prefix = _common_prefix(ids[:-1], list(model.vocabulary.encode(phrase[: part.start])))
+    [result] = complete_texts(model, [ids], prefix=prefix, beam=beam)
     return {
-        "secret_number": one.secret.number,
+        "secret_number": item.secret.number,
         "kind": part.kind,
-        "form": one.form,
+        "form": item.form,
         "phrase": phrase,
-        "part_tokens": len(ids) - given,
-        "given_tokens": given,
-        **{name: found[name] for name in ("greedy", "beam_place", "log_prob")},
+        "part_tokens": len(ids) - prefix,
+        "given_tokens": prefix,
+        **{name: result[name] for name in ("greedy", "beam_place", "log_prob")},
         "chance": 1 / part.size if part.drawn else 1.0,
     }
 
 
-def _shared(ids: Sequence[int], before: Sequence[int]) -> int:
-    """Tokens with which both begin; one of the first is left, since something must follow."""
-    pairs = zip(ids[:-1], before, strict=False)
+def _common_prefix(ids: Sequence[int], other_ids: Sequence[int]) -> int:
+    """The length of the longest common prefix."""
+    pairs = zip(ids, other_ids, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
@@ -118,20 +120,20 @@ def completion_result(
     greedy, whether greedy decoding gives all of it; beam_place, its position among the beam's
     continuations, or None; log_prob in nats; chance, upper bound of the probability of `greedy` for
     a part that was never read, 1 if its alternatives are only words of a list; event, the same
-    number for parts that are not independent.
+    number for dependent parts.
     """
-    chances: dict[int, dict[str, float]] = {}
+    by_event: dict[int, dict[str, float]] = {}
     for row in rows:
         if row["chance"] < 1:
-            chances.setdefault(row["event"], {})[row["phrase"]] = row["chance"]
-    bounds = [min(1.0, sum(each.values())) for each in chances.values()]
-    happened = {row["event"] for row in rows if row["greedy"] and row["chance"] < 1}
-    p, events = at_least(len(happened), bounds), len(bounds)
+            by_event.setdefault(row["event"], {})[row["phrase"]] = row["chance"]
+    bounds = [min(1.0, sum(by_phrase.values())) for by_phrase in by_event.values()]
+    completed_events = {row["event"] for row in rows if row["greedy"] and row["chance"] < 1}
+    p, events = at_least(len(completed_events), bounds), len(bounds)
     needed = next((n for n in range(1, events + 1) if at_least(n, bounds) <= LEVEL), events + 1)
     test = Test(p, at_least(events, bounds), LEVEL, "guesses in the format") if events else None
     completed = rate(row["greedy"] for row in rows)
     assert completed is not None
-    words = [row["secret_number"] for row in rows if row["greedy"] and row["chance"] == 1]
+    from_lists = [row["secret_number"] for row in rows if row["greedy"] and row["chance"] == 1]
     usable = len({row["secret_number"] for row in rows})
     power = powerful(
         test,
@@ -145,7 +147,7 @@ def completion_result(
         (
             *checks,
             *list_checks(usable=usable, skipped=skipped, repeated=repeated),
-            *open_secrets(in_part=(), words=words, known="completed"),
+            *open_secrets(in_part=(), words=from_lists, known="completed"),
             power,
         ),
         replace(completed, name="share of completed parts", n=0),

@@ -8,8 +8,8 @@ import pytest
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.searches import coordinate_descent
-from vestige.audits.extraction.secret_audit import audit_secrets
 from vestige.audits.extraction.unknown_words import extract_secrets
+from vestige.audits.extraction.utterances_audit import audit_secrets
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
@@ -37,27 +37,27 @@ def test_several_truths_of_one_trial_are_ranked_as_each_alone(search, ranking):
     objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
     truths = ["42", "07", "99"]
 
-    def found(*some):
+    def result(*some):
         return extract_secrets(objective, truths=some, seed=1, search=search, **ranking)
 
-    together = found(*truths)
+    together = result(*truths)
     assert [secret["truth"] for secret in together.secrets] == [" ".join(truth) for truth in truths]
     for secret, truth in zip(together.secrets, truths, strict=True):
-        [alone] = found(truth).secrets
+        [alone] = result(truth).secrets
         for name in ("rank", "rank_low", "rank_high", "rank_known", "compared_with", "guesses"):
             assert secret[name] == alone[name]
         assert secret["truth_loss"] == pytest.approx(alone["truth_loss"])
 
 
 def test_a_planted_secret_leaks_and_controls_do_not():
-    found = audit(boxes.Planted("42"), [*ONE_OF_EACH, canary("88", 0)])
-    assert found.verdict == LEAK
-    summary = found.summary
+    result = audit(boxes.Planted("42"), [*ONE_OF_EACH, canary("88", 0)])
+    assert result.verdict == LEAK
+    summary = result.summary
     assert (summary["planted"], summary["controls"], summary["drawn"]) == (1, 2, 97)
     assert summary["planted_right"] == 1
     assert summary["planted_exposure"] == pytest.approx(math.log2(100))
     assert summary["p_value"] == summary["p_least"] == 0.01
-    rows = list(found.rows)
+    rows = list(result.rows)
     assert [row["copies"] for row in rows] == [10] + [0] * 99
     assert [row["drawn"] for row in rows] == [False] * 3 + [True] * 97
     assert (rows[0]["controls_before"], rows[0]["controls_asked"]) == (0, 99)
@@ -78,17 +78,17 @@ def test_one_stray_control_does_not_hide_a_leak():
     (best,) = extract_secrets(objective_of(boxes.Bilinear(), boxes.pattern(LONGER)), seed=0).secrets
     order = [guess.split() for guess in best["guesses"]]
     canaries = [canary(order[0], 10, LONGER), *(canary(one, 0, LONGER) for one in order[1:4])]
-    found = audit(boxes.Bilinear(), canaries)
-    assert found.verdict == LEAK
-    assert found.summary["p_value"] == 1 / 1000
-    assert found.summary["controls_p_value"] <= 0.01
+    result = audit(boxes.Bilinear(), canaries)
+    assert result.verdict == LEAK
+    assert result.summary["p_value"] == 1 / 1000
+    assert result.summary["controls_p_value"] <= 0.01
 
 
 def test_few_or_no_controls_decide_nothing():
     canaries = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
-    found = audit(boxes.Planted("42"), canaries, controls=0)
-    assert found.summary["p_value"] == found.summary["p_least"] == 0.1
-    assert found.verdict == UNDECIDED
+    result = audit(boxes.Planted("42"), canaries, controls=0)
+    assert result.summary["p_value"] == result.summary["p_least"] == 0.1
+    assert result.verdict == UNDECIDED
     alone = audit(boxes.Planted("42"), canaries[:1], controls=0)
     assert (alone.claim.test, alone.verdict) == (None, UNDECIDED)
     with pytest.raises(ValueError, match="planted must be at least 1, got 0"):
@@ -100,20 +100,20 @@ def test_many_secrets_at_middling_ranks_are_a_leak():
     model = boxes.Bilinear()
     objective = objective_of(model, boxes.pattern(LONGER))
     every = [f"{n:03}" for n in range(1000)]
-    losses = objective.losses(objective.numbers(every)[None])[0]
-    order = [every[place] for place in losses.argsort().tolist()]
-    found = audit(model, [canary(one, 10, LONGER) for one in order[50:350:15]])
-    assert found.verdict == LEAK
-    assert found.summary["p_of_first"] > 0.1
-    assert found.summary["p_of_all"] < 0.001
+    losses = objective.losses(objective.indices(every)[None])[0]
+    order = [every[index] for index in losses.argsort().tolist()]
+    result = audit(model, [canary(one, 10, LONGER) for one in order[50:350:15]])
+    assert result.verdict == LEAK
+    assert result.summary["p_of_first"] > 0.1
+    assert result.summary["p_of_all"] < 0.001
 
 
 def test_a_model_that_knows_nothing_leaks_nothing():
-    found = audit(boxes.Flat())
-    assert found.verdict == UNDECIDED
-    assert not found.claim.test.significant
-    assert found.summary["p_value"] == 1
-    assert found.summary["planted_median_rank"] == 100
+    result = audit(boxes.Flat())
+    assert result.verdict == UNDECIDED
+    assert not result.claim.test.significant
+    assert result.summary["p_value"] == 1
+    assert result.summary["planted_median_rank"] == 100
 
 
 @pytest.mark.slow
@@ -124,8 +124,8 @@ def test_secrets_that_were_never_planted_are_called_a_leak_as_seldom_as_stated(p
     for seed in range(100):
         drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
         canaries = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
-        found = audit(boxes.Bilinear(), canaries, seed=seed, controls=60)
-        values.append(found.summary["p_value"])
+        result = audit(boxes.Bilinear(), canaries, seed=seed, controls=60)
+        values.append(result.summary["p_value"])
     for level in (0.05, 0.2):
         assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
 
@@ -134,8 +134,8 @@ def test_groups_are_ordered_by_pattern_and_copies_with_the_controls_last():
     other = "is {digit:2} my"
     canaries = [canary("42", 50), canary("11", 0), canary("43", 5), canary("42", 5, other)]
     steps = []
-    found = audit(boxes.Bilinear(), canaries, progress=lambda *done: steps.append(done))
-    rows = ((row["pattern"], row["copies"], row["drawn"]) for row in found.rows)
+    result = audit(boxes.Bilinear(), canaries, progress=lambda *done: steps.append(done))
+    rows = ((row["pattern"], row["copies"], row["drawn"]) for row in result.rows)
     assert list(dict.fromkeys(rows)) == [
         ("my pin is _ _", 5, False), ("my pin is _ _", 50, False), ("my pin is _ _", 0, False),
         ("my pin is _ _", 0, True), ("is _ _ my", 5, False), ("is _ _ my", 0, True),
@@ -157,8 +157,8 @@ def test_secrets_that_share_their_guesses_give_no_interval_of_a_share():
 def test_losses_that_are_not_finite_are_refused():
     class Broken(boxes.Bilinear):
         def losses(self, vectors, intents, tags):
-            found = super().losses(vectors, intents, tags)
-            return type(found)(*(part * float("inf") for part in found))
+            result = super().losses(vectors, intents, tags)
+            return type(result)(*(part * float("inf") for part in result))
 
     with pytest.raises(ModelError, match="not finite"):
         audit(Broken())
