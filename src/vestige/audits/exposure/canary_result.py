@@ -29,8 +29,8 @@ from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries.phrases import PATTERNS
 from vestige.data.canaries.texts import RANDOM_ORDER
 from vestige.metrics.estimates import median_interval
-from vestige.metrics.exposure import CHANCE
-from vestige.metrics.tests import least_together, permutation_test, together
+from vestige.metrics.exposure import UNPLANTED_MEAN
+from vestige.metrics.tests import combined_p_value, least_combined_p_value, permutation_test
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]
@@ -129,8 +129,8 @@ class CanaryExposure(Measurement):
         random = [row for row in ordered if row["copies"] and row["pattern"] in RANDOM_ORDER]
         if random:
             sizes = [row["orders"] for row in random]
-            p = together([row["order_rank"] / row["orders"] for row in random], sizes)
-            return Test(p, least_together(sizes), LEVEL, "other orders of their words")
+            p = combined_p_value([row["order_rank"] / row["orders"] for row in random], sizes)
+            return Test(p, least_combined_p_value(sizes), LEVEL, "other orders of their words")
         strata = []
         for pattern in PATTERNS:
             ranks = [
@@ -204,7 +204,7 @@ class CanaryExposure(Measurement):
             "words": self.words,
             "references": self.references,
             "ceiling": self.ceiling,
-            "expected_by_chance": CHANCE,
+            "expected_by_chance": UNPLANTED_MEAN,
             "order_probability": self.order.p if self.order else None,
             "least_order_probability": self.order.least if self.order else None,
             "exact_asked": len(exact),

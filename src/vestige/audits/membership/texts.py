@@ -31,7 +31,7 @@ from vestige.claims.text_lists import independent_texts, require_lists
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.metrics.estimates import Floats
-from vestige.metrics.listed import CutScores, Whole, ladder
+from vestige.metrics.listed import CutScores, Integers, ladder
 from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_callable_name, is_endpoint
@@ -220,7 +220,7 @@ class AuditedTexts:
         """Every text over its first tokens, by role: a function of statistics by model, such as
         `target` and `base`, and of `more` by role under further models."""
 
-        def over(role: str, places: Whole, tokens: int) -> Floats:
+        def over(role: str, places: Integers, tokens: int) -> Floats:
             read = dict(self.readings.statistics[role])
             read |= {name: own[role] for name, own in more.items()}
             return score(**{name: first_tokens(one, places, tokens) for name, one in read.items()})
@@ -231,13 +231,13 @@ class AuditedTexts:
         """The mean of (t,) scores of tokens over every text's first tokens, by role."""
         sums = {role: np.concatenate([[0.0], np.cumsum(own)]) for role, own in values.items()}
 
-        def over(role: str, places: Whole, tokens: int) -> Floats:
+        def over(role: str, places: Integers, tokens: int) -> Floats:
             first = self.readings.statistics[role]["target"].offsets[places]
             return np.asarray((sums[role][first + tokens] - sums[role][first]) / tokens)
 
         return self._cut(over)
 
-    def _cut(self, score: Callable[[str, Whole, int], Floats]) -> dict[str, Scored]:
+    def _cut(self, score: Callable[[str, Integers, int], Floats]) -> dict[str, Scored]:
         read = self.readings.statistics.items()
         lengths = {role: np.diff(own["target"].offsets) for role, own in read}
         rungs = ladder(int(max(own.max() for own in lengths.values())))
