@@ -48,7 +48,8 @@ Guesses = tuple[tuple[int, int], ...]
 GUESSED_SHARES = (3 / 4, 1 / 2, 1 / 4, 1 / 8)
 """Default shares of all canaries that are guessed, half of them in and half out.
 
-1 is not among them: as many canaries are rarely in as out, so perfect scores would have errors.
+1 is not among them: the coins rarely put exactly half of the canaries in, so even perfect scores
+would have errors.
 """
 
 _PRECISION = 1e-9  # of epsilon

@@ -149,7 +149,7 @@ def _shape(block: str) -> str:
 def _strata(
     values: Sequence[Sequence[str]], most: int, generator: np.random.Generator
 ) -> Iterator[Iterator[Sequence[str]]]:
-    """All blocks recombined; then each block replaced by itself."""
+    """All blocks recombined; then only one block replaced, for each block."""
     yield _combined(values, most, generator)
     own = [choices[0] for choices in values]
     if len(values) > 1:
