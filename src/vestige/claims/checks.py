@@ -29,9 +29,7 @@ POWER = 0.8
 """Power for which the smallest detectable effect is computed."""
 
 
-def alive(
-    scores: Sequence[ArrayLike], tokens: Sequence[ArrayLike], *, who: str, least: float = 0.0
-) -> Check:
+def alive(scores: Sequence[ArrayLike], tokens: Sequence[ArrayLike], *, who: str) -> Check:
     """Whether a model predicts texts better than word frequencies.
 
     Word frequencies are counted on half of the texts for the other half, with one added to each
@@ -42,7 +40,6 @@ def alive(
         scores: natural log-probability of each token, an array per text.
         tokens: ids of the tokens, an array per text.
         who: the model in a sentence, such as "the model" or "BEFORE".
-        least: nats per token by which it must be better.
     """
     text_scores = [np.asarray(score, dtype=np.float64) for score in scores]
     text_ids = [np.asarray(token, dtype=np.int64) for token in tokens]
@@ -61,7 +58,7 @@ def alive(
     mean, error = float(gains.mean()), float(gains.std(ddof=1)) / sqrt(gains.size)
     comparison = "better" if mean > 0 else "worse"
     sentence = f"{name} predicts text {abs(mean):.2f} nats per token {comparison} than word "
-    if mean - 2 * error > least:
+    if mean - 2 * error > 0:
         return Check("alive", "passed", f"{sentence}frequencies.")
     return Check("alive", "failed", f"{sentence}frequencies: too weak to audit.")
 
@@ -144,7 +141,6 @@ def powerful(
     wanted: float | None = None,
     high: float | None = None,
     effect: str = "an effect",
-    control: bool | None = None,
 ) -> Check:
     """Whether the audit would have detected a leak.
 
@@ -155,7 +151,6 @@ def powerful(
         high: upper end of the 95% interval of the effect; the check also passes if it is at most
             `wanted`.
         effect: the effect in a sentence, with its unit, such as "an exposure of {} bits".
-        control: whether a positive control was detected; None if there was none.
     """
 
     def check(passed: bool, sentence: str) -> Check:
@@ -166,9 +161,6 @@ def powerful(
     if not test.possible:
         sentence = f"The least p-value is {test.least:.2g}, above the level {test.alpha:g}."
         return check(False, sentence)
-    if control is not None:
-        result = "detected" if control else "not detected"
-        return check(control, f"The positive control was {result}.")
     if detectable is None or wanted is None:
         return Check(
             "powerful", "could not run", "The smallest detectable leak is unknown.", (NO_LEAK,)
@@ -236,13 +228,13 @@ def one_model(hashes: Mapping[str, str]) -> Check:
     return Check("one model", "failed", f"The runs measured {models} different models.")
 
 
-def distinct(hashes: Mapping[str, str], *, what: str = "trainings") -> Check:
-    """Whether models that count as independent have different weights; hashes by name."""
+def distinct(hashes: Mapping[str, str]) -> Check:
+    """Whether all trainings have different weights; hashes of the weights by training."""
     copies = len(hashes) - len(set(hashes.values()))
     if copies:
-        sentence = f"{copies} of {len(hashes)} {what} are copies of another."
+        sentence = f"{copies} of {len(hashes)} trainings are copies of another."
         return Check("independent", "failed", sentence)
-    return Check("independent", "passed", f"{len(hashes)} {what}, no two with the same weights.")
+    return Check("independent", "passed", f"{len(hashes)} trainings, no two with the same weights.")
 
 
 def require_finite(scores: Mapping[str, Iterable[ArrayLike]]) -> None:

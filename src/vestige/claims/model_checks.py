@@ -149,7 +149,6 @@ def pair_checks(
     *,
     seed: int,
     names: tuple[str, str] = ("BEFORE", "AFTER"),
-    finding: bool = False,
 ) -> tuple[Check, ...]:
     """The checks "alive" of both models, and "different", on texts that they sample."""
     models = (before, after)
@@ -166,7 +165,7 @@ def pair_checks(
         for text in samples_of(model, seed=number, readers=models)
     ]
     scores = [np.concatenate(log_probs_of(model, texts)) for model in models]
-    return (*alive_checks, different(*scores, finding=finding))
+    return (*alive_checks, different(*scores))
 
 
 def canary_checks(

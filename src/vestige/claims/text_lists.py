@@ -60,7 +60,7 @@ def shingles(text: str) -> frozenset[int]:
     )
 
 
-def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> Integers:
+def near_duplicates(texts: Sequence[str]) -> Integers:
     """(n,) the group of each text: the index of one member. Groups are closed under similarity."""
     sets = [shingles(text) for text in texts]
     parent = list(range(len(texts)))
@@ -79,13 +79,13 @@ def near_duplicates(texts: Sequence[str], *, alike: float = ALIKE) -> Integers:
             parent[index] = root(first)
             continue
         rarest = sorted(own, key=lambda shingle: (counts[shingle], shingle))
-        rarest = rarest[: len(own) - ceil(alike * len(own)) + 1]
+        rarest = rarest[: len(own) - ceil(ALIKE * len(own)) + 1]
         candidates = {other for shingle in rarest for other in texts_with[shingle]}
         for other in sorted(candidates):
             if root(index) == root(other):
                 continue
             common = len(own & sets[other])
-            if common >= alike * (len(own) + len(sets[other]) - common):
+            if common >= ALIKE * (len(own) + len(sets[other]) - common):
                 parent[root(index)] = root(other)
         for shingle in rarest:
             if len(texts_with[shingle]) < MAX_TEXTS:
@@ -117,7 +117,6 @@ def independent(
     reference: NDArray[Any],
     *,
     removed: int = 0,
-    needed: int = FEWEST,
     of: str = "texts",
 ) -> Check:
     """Whether both lists have enough independent units.
@@ -126,7 +125,6 @@ def independent(
         units: (n,) the unit of each audited text.
         reference: (m,) the unit of each reference text.
         removed: reference texts that were removed as near-duplicates of audited ones.
-        needed: least number of units on each side.
         of: the noun for a list, in the plural.
     """
     counts = [np.unique(side).size for side in (units, reference)]
@@ -136,8 +134,8 @@ def independent(
     )
     if removed:
         sentence += f" Removed as near-duplicates of audited ones: {removed:,} reference {of}."
-    if min(counts) < needed:
-        return Check("independent", "failed", f"{sentence} Needed: {needed} on each side.")
+    if min(counts) < FEWEST:
+        return Check("independent", "failed", f"{sentence} Needed: {FEWEST} on each side.")
     return Check("independent", "passed", sentence)
 
 

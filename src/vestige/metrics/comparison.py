@@ -73,15 +73,13 @@ def with_margins(estimate: Estimate, *others: Estimate) -> Estimate:
     return Estimate(estimate.name, estimate.value, *ends, estimate.unit, estimate.n)
 
 
-def rate_of_trainings(
-    successes: Sequence[int], trials: Sequence[int], *, confidence: float = 0.95
-) -> Estimate:
+def rate_of_trainings(successes: Sequence[int], trials: Sequence[int]) -> Estimate:
     """`clustered_rate` over trainings; for one training, Clopper and Pearson's for that model."""
     n = sum(trials)
-    clustered = clustered_rate(successes, trials, confidence=confidence)
+    clustered = clustered_rate(successes, trials)
     ends = clustered.interval
     if clustered.low is None:
-        ends = clopper_pearson(sum(successes), n, confidence=confidence)
+        ends = clopper_pearson(sum(successes), n)
     return Estimate("rate", sum(successes) / n, *ends, n=n)
 
 

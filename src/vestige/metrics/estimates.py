@@ -102,31 +102,29 @@ def mean(values: ArrayLike, *, confidence: float = 0.95) -> Estimate | None:
     return _student("mean", value, error, numbers.size - 1, confidence, numbers.size)
 
 
-def bounded_mean(
-    values: ArrayLike, *, ceiling: float = 1.0, confidence: float = 0.95
-) -> Estimate | None:
+def bounded_mean(values: ArrayLike, *, ceiling: float = 1.0) -> Estimate | None:
     r"""The mean of values between 0 and a ceiling; None for no value.
 
     Student's t, limited to this range. Equal values have no variance; then a share of the
     distribution that is compatible with n trials may be at either end,
 
-    .. math:: p^n = (1 - \mathrm{confidence}) / 2, \qquad [p v, \ p v + (1 - p) c]
+    .. math:: p^n = (1 - 0.95) / 2, \qquad [p v, \ p v + (1 - p) c]
 
     which is Clopper and Pearson's interval if the values are all 0 or all at the ceiling c.
     """
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
     if not ((numbers >= -ceiling) & (numbers <= 2 * ceiling)).all():
         raise ValueError(f"values must lie in [0, {ceiling:g}]")
-    estimate = mean(numbers, confidence=confidence)
+    estimate = mean(numbers)
     if estimate is None or estimate.n < 2 or np.ptp(numbers) >= _EQUAL * ceiling:
         return estimate and estimate.within(0.0, ceiling)
-    share, value = ((1 - confidence) / 2) ** (1 / estimate.n), min(float(numbers.max()), ceiling)
+    share, value = ((1 - 0.95) / 2) ** (1 / estimate.n), min(float(numbers.max()), ceiling)
     ends = share * value, share * value + (1 - share) * ceiling
     return Estimate("mean", estimate.value, *ends, n=estimate.n)
 
 
-def median_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval | None:
-    """The exact interval of a median by order statistics; None for fewer than 6 values at 95%.
+def median_interval(values: ArrayLike) -> Interval | None:
+    """The exact 95% interval of a median by order statistics; None for fewer than 6 values.
 
     Thompson (1936), "On Confidence Ranges for the Median", Annals of Mathematical Statistics 7(3).
     """
@@ -137,7 +135,7 @@ def median_interval(values: ArrayLike, *, confidence: float = 0.95) -> Interval 
         return None
     from scipy.stats import quantile_test
 
-    low, high = quantile_test(numbers).confidence_interval(confidence)
+    low, high = quantile_test(numbers).confidence_interval()
     return None if np.isnan(low) or np.isnan(high) else Interval(float(low), float(high))
 
 
@@ -216,14 +214,12 @@ def rate(successes: Iterable[bool], *, confidence: float = 0.95) -> Estimate | N
     return Estimate("rate", hits / n, *clopper_pearson(hits, n, confidence=confidence), n=n)
 
 
-def rates_by(
-    keys: Iterable[int], successes: Iterable[bool], *, confidence: float = 0.95
-) -> dict[int, Estimate]:
+def rates_by(keys: Iterable[int], successes: Iterable[bool]) -> dict[int, Estimate]:
     """A rate per key, such as a number of copies, in ascending order of the keys."""
     groups: dict[int, list[bool]] = {}
     for key, success in zip(keys, successes, strict=True):
         groups.setdefault(int(key), []).append(success)
-    rates = {key: rate(groups[key], confidence=confidence) for key in sorted(groups)}
+    rates = {key: rate(groups[key]) for key in sorted(groups)}
     return {key: estimate for key, estimate in rates.items() if estimate is not None}
 
 

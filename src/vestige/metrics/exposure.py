@@ -50,13 +50,12 @@ def sampled_exposure(
     references: ArrayLike,
     *,
     space_bits: float = np.inf,
-    confidence: float = 0.95,
 ) -> RankExposure:
     """Exposure by rank among references that were sampled from the space with replacement.
 
     If k of n references are at least as probable, the exposure is log2 n - log2 (k + 1), with the
-    interval of the share k / n. With k = 0, only the low end of this interval is known; it is
-    one-sided and has confidence (1 + confidence) / 2.
+    95% interval of the share k / n. With k = 0, only the low end of this interval is known; it is
+    one-sided and has a confidence of 97.5%.
 
     Args:
         log_perplexities: (m,) of the canaries, in the unit of the references.
@@ -65,7 +64,7 @@ def sampled_exposure(
     """
     ahead, number = _ahead(log_perplexities, references)
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
-    least, most = binomial_ends(ahead, number, confidence=confidence)
+    least, most = binomial_ends(ahead, number)
     with np.errstate(divide="ignore"):
         low, high = -np.log2(most), -np.log2(least)
     return RankExposure(
