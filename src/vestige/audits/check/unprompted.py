@@ -225,7 +225,8 @@ def _finding(
     """The state and the sentence of the stage."""
     if direct is not None and direct[1] <= DIRECT_LEVEL:
         return "leak", direct[0]
-    phrases, secrets, texts, _, unlisted = facts.values()
+    phrases, unlisted = facts["phrases"], facts["strange_phrases"]
+    secrets, texts = facts["phrases_with_secrets"], facts["texts_in_phrases"]
     parts = [counted(secrets, "secret")] if secrets else []
     parts += [f"passages of {counted(texts, 'training text')}"] if texts else []
     content = " and ".join(parts) or "no secret and no passage of the training text"

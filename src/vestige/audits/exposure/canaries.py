@@ -46,6 +46,28 @@ _RANK_COLUMNS = ("rank", "exposure", "low", "high", "at_ceiling")
 _SHUFFLED_COLUMNS = ("log_perplexity", "exposure")
 
 
+class _Subject(NamedTuple):
+    """A canary.
+
+    Attributes:
+        text: its words, separated by blanks.
+        other_order: the same words in another order, or None.
+        group: canaries of a group share their references.
+    """
+
+    canary: Canary
+    text: str
+    other_order: str | None
+    group: int
+
+    @classmethod
+    def of(cls, number: int, canary: Canary, vocabulary: Vocabulary, *, listed: bool) -> "_Subject":
+        canary_ids(number, canary, vocabulary)  # raises for a canary that the model cannot read
+        words = split_phrase(canary.phrase, vocabulary)
+        group = 0 if listed else len(words)
+        return cls(canary, " ".join(words), other_order(words, vocabulary), group)
+
+
 def canary_exposure(
     model: NextToken,
     canaries: Sequence[Canary],
@@ -111,22 +133,10 @@ def canary_exposure(
         members = {i: subject for i, subject in enumerate(subjects) if subject.group == group}
         columns = _exposure_columns([*members.values()], scores, space)
         exposures.update(zip(members, columns, strict=True))
-    rows: list[dict[str, Any]] = []
-    for index, (subject, other_texts) in enumerate(zip(subjects, orders_of, strict=True)):
-        canary, length = subject.canary, len(vocabulary.encode(subject.text))
-        score = scores[subject.text]
-        rows.append(
-            {
-                **{name: getattr(canary, name) for name in ("phrase", "pattern", "user", "copies")},
-                **exposures[index],
-                "length": length,
-                "per_token": score / length,
-                "exact_low": None,
-                "exact_high": None,
-                "orders": 1 + len(other_texts),
-                "order_rank": 1 + sum(scores[other] <= score for other in other_texts),
-            }
-        )
+    rows = [
+        _row(subject, exposures[index], other_texts, scores, vocabulary)
+        for index, (subject, other_texts) in enumerate(zip(subjects, orders_of, strict=True))
+    ]
     if exact_budget is not None:
         alphabet = vocabulary.encode(" ".join(words))
         for row in (rows[index] for index in planted):
@@ -136,6 +146,28 @@ def canary_exposure(
                 row |= {"exact_low": rank.exposure_low, "exact_high": rank.exposure_high}
                 count(exact_budget)
     return CanaryExposure(canaries=tuple(rows), words=len(words), seed=seed)
+
+
+def _row(
+    subject: _Subject,
+    exposure: Mapping[str, Any],
+    other_texts: Sequence[str],
+    scores: Scores,
+    vocabulary: Vocabulary,
+) -> dict[str, Any]:
+    """The row of a canary, without exact ranks."""
+    canary, score = subject.canary, scores[subject.text]
+    length = len(vocabulary.encode(subject.text))
+    return {
+        **{name: getattr(canary, name) for name in ("phrase", "pattern", "user", "copies")},
+        **exposure,
+        "length": length,
+        "per_token": score / length,
+        "exact_low": None,
+        "exact_high": None,
+        "orders": 1 + len(other_texts),
+        "order_rank": 1 + sum(scores[other] <= score for other in other_texts),
+    }
 
 
 def _require_both(planted: int, total: int) -> None:
@@ -153,22 +185,6 @@ def orders_compared(canaries: Sequence[Canary], references: int) -> int:
     """Most phrases in other orders that `canary_exposure` scores."""
     number = sum(map(_has_orders, canaries))
     return number * _orders_per_canary(number, references)
-
-
-class _Subject(NamedTuple):
-    """A canary with its words separated by blanks, also in another order, and its group."""
-
-    canary: Canary
-    text: str
-    other_order: str | None
-    group: int
-
-    @classmethod
-    def of(cls, number: int, canary: Canary, vocabulary: Vocabulary, *, listed: bool) -> "_Subject":
-        canary_ids(number, canary, vocabulary)  # raises for a canary that the model cannot read
-        words = split_phrase(canary.phrase, vocabulary)
-        group = 0 if listed else len(words)
-        return cls(canary, " ".join(words), other_order(words, vocabulary), group)
 
 
 def _sample_orders(
