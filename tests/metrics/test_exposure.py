@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from vestige.metrics.exposure import (
-    CHANCE,
+    UNPLANTED_MEAN,
     sampled_exposure,
     whole_exposure,
 )
@@ -103,7 +103,7 @@ def test_ties_in_the_whole_space_stand_before_a_canary() -> None:
 def test_never_planted_sequences_reach_what_chance_gives() -> None:
     chance = np.random.default_rng(1)
     found = sampled_exposure(chance.normal(size=20_000), chance.normal(size=20_000))
-    assert found.exposure.mean() == pytest.approx(CHANCE, abs=0.05)
+    assert found.exposure.mean() == pytest.approx(UNPLANTED_MEAN, abs=0.05)
 
 
 def test_ranks_without_references_or_numbers_are_refused() -> None:

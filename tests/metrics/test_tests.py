@@ -12,13 +12,13 @@ from vestige.metrics.tests import (
     FEW,
     at_least,
     calibration_needed,
+    combined_p_value,
     discoveries,
     holm,
-    least_together,
+    least_combined_p_value,
     most_by_chance,
     rank_sum,
     simes,
-    together,
 )
 
 
@@ -139,13 +139,13 @@ def test_few_p_values_together_are_what_enumeration_says(places):
     for outcome, own in list(zip(outcomes, sums, strict=True))[:: len(outcomes) // 13 or 1]:
         fisher = float((sums >= own - 1e-9).mean())
         expected = min(1.0, 2 * min(fisher, len(places) * min(outcome)))
-        found = together(outcome, places)
+        found = combined_p_value(outcome, places)
         assert found >= expected - 1e-12, "never too small"
         assert found <= 1.25 * expected
 
 
 def test_three_pairs_reach_one_in_eight_before_they_are_doubled():
-    assert least_together([2, 2, 2]) == pytest.approx(2 / 8)
+    assert least_combined_p_value([2, 2, 2]) == pytest.approx(2 / 8)
     assert stats.combine_pvalues([0.5] * 3).pvalue > 0.6, "which chi square does not see"
 
 
@@ -154,26 +154,26 @@ def test_three_pairs_reach_one_in_eight_before_they_are_doubled():
 def test_chance_passes_no_more_often_than_it_may(m, n):
     rng = np.random.default_rng(m * n)
     p_values = rng.integers(1, n + 1, size=(1500, m)) / n
-    passed = np.mean([together(row, [n] * m) <= 0.05 for row in p_values])
+    passed = np.mean([combined_p_value(row, [n] * m) <= 0.05 for row in p_values])
     assert passed <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 1500)
 
 
 def test_one_strong_p_value_among_many_is_enough():
     p_values = [1 / 20_000, *np.linspace(0.05, 1.0, 50)]
-    assert together(p_values, [20_000] * 51) <= 0.05
+    assert combined_p_value(p_values, [20_000] * 51) <= 0.05
     assert (holm(p_values) <= 0.025).tolist() == [True] + [False] * 50
 
 
 def test_more_than_a_few_have_chi_square():
     p_values = np.linspace(0.01, 0.6, FEW + 1)
     expected = 2 * stats.combine_pvalues(p_values).pvalue
-    assert together(p_values, [10**6] * (FEW + 1)) == pytest.approx(expected)
+    assert combined_p_value(p_values, [10**6] * (FEW + 1)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("wrong", [([], []), ([0.0], [2]), ([1.1], [2])])
 def test_what_is_no_p_value_is_refused(wrong):
     with pytest.raises(ValueError, match="p_values"):
-        together(*wrong)
+        combined_p_value(*wrong)
 
 
 def test_it_is_the_sum_over_all_outcomes():

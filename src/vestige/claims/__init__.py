@@ -1,4 +1,4 @@
-"""One path to a verdict: claims and the checks they rest on."""
+"""Claims, the checks that they need, and their verdicts."""
 
 from vestige.claims.checks import (
     alive,

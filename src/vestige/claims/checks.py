@@ -1,6 +1,6 @@
 """Checks from numbers: alive, different, read, powerful, one model.
 
-Each takes plain arrays and returns a `Check` whose sentence states the number behind it.
+Each function takes arrays or counts and returns a `Check`; its sentence contains the number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,75 +20,69 @@ if TYPE_CHECKING:
     from vestige.models.token_statistics import TokenStatistics
 
 ROUNDING = 0.02
-"""Root mean square difference in nats per token that rounding to half precision can cause."""
+"""Largest RMS difference of two models, in nats per token, that half precision can explain."""
 
 LEAST_READ = 0.9
-"""Share of the tokens that must be scored."""
+"""Least share of the tokens that must be scored."""
 
-DETECTED = 0.8
-"""Power at which a smallest detectable effect is stated."""
+POWER = 0.8
+"""Power for which the smallest detectable effect is computed."""
 
 
-def alive(
-    scores: Sequence[ArrayLike], tokens: Sequence[ArrayLike], *, who: str, least: float = 0.0
-) -> Check:
-    """Whether a model predicts texts better than word frequencies do.
+def alive(scores: Sequence[ArrayLike], tokens: Sequence[ArrayLike], *, who: str) -> Check:
+    """Whether a model predicts texts better than word frequencies.
 
-    Frequencies are counted on every other text, with one added to each count. Where so few texts
-    have so many words that a uniform guess does better than the counts, it takes their place: a
-    model of zero weights is one.
+    Word frequencies are counted on half of the texts for the other half, with one added to each
+    count. If a uniform guess predicts better than they do (few texts with many words), it replaces
+    them, because a model with zero weights makes a uniform guess.
 
     Args:
-        scores: natural log-probability of each token, an array for each text.
-        tokens: ids, likewise.
+        scores: natural log-probability of each token, an array per text.
+        tokens: ids of the tokens, an array per text.
         who: the model in a sentence, such as "the model" or "BEFORE".
-        least: nats per token by which it must be better.
     """
-    read = [np.asarray(score, dtype=np.float64) for score in scores]
-    ids = [np.asarray(token, dtype=np.int64) for token in tokens]
-    every = np.concatenate(read) if read else np.array([])
-    name = who[:1].upper() + who[1:]
-    if not every.size:
+    text_scores = [np.asarray(score, dtype=np.float64) for score in scores]
+    text_ids = [np.asarray(token, dtype=np.int64) for token in tokens]
+    all_scores = np.concatenate(text_scores) if text_scores else np.array([])
+    name = _capitalized(who)
+    if not all_scores.size:
         return Check("alive", "could not run", f"{name} scored no text.")
-    if broken := int((~np.isfinite(every)).sum()):
-        return Check(
-            "alive", "failed",
-            f"{broken:,} of {every.size:,} scores of {who} are not finite: its weights are broken.",
-        )  # fmt: skip
-    if len(read) < 4:
-        return Check(
-            "alive", "could not run", f"{len(read)} texts are too few to test {who}; 4 are needed."
-        )
-    gains = _gains_over_frequencies(read, ids)
+    if broken := int((~np.isfinite(all_scores)).sum()):
+        counts = f"{broken:,} of {all_scores.size:,}"
+        sentence = f"{counts} scores of {who} are not finite: its weights are broken."
+        return Check("alive", "failed", sentence)
+    if len(text_scores) < 4:
+        sentence = f"{len(text_scores)} texts are too few to test {who}; 4 are needed."
+        return Check("alive", "could not run", sentence)
+    gains = _gains_over_frequencies(text_scores, text_ids)
     mean, error = float(gains.mean()), float(gains.std(ddof=1)) / sqrt(gains.size)
-    better = f"{name} predicts text {mean:.2f} nats per token better than word frequencies"
-    if mean - 2 * error > least:
-        return Check("alive", "passed", f"{better}.")
-    if mean > 0:
-        return Check("alive", "failed", f"{better}: too weak to audit.")
-    return Check(
-        "alive", "failed",
-        f"{name} predicts text {abs(mean):.2f} nats per token worse than word frequencies: "
-        "too weak to audit.",
-    )  # fmt: skip
+    comparison = "better" if mean > 0 else "worse"
+    sentence = f"{name} predicts text {abs(mean):.2f} nats per token {comparison} than word "
+    if mean - 2 * error > 0:
+        return Check("alive", "passed", f"{sentence}frequencies.")
+    return Check("alive", "failed", f"{sentence}frequencies: too weak to audit.")
+
+
+def _capitalized(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def _gains_over_frequencies(
     scores: Sequence[NDArray[np.float64]], tokens: Sequence[NDArray[np.int64]]
 ) -> NDArray[np.float64]:
     """(n,) mean gain per token of each text that has tokens."""
-    vocabulary = 1 + max(int(own.max()) for own in tokens if own.size)
+    vocab_size = 1 + max(int(ids.max()) for ids in tokens if ids.size)
     gains = []
     for half in (0, 1):
-        counts = np.bincount(np.concatenate(tokens[1 - half :: 2]), minlength=vocabulary)
-        frequencies = np.log((counts + 1) / (counts.sum() + vocabulary))
-        own = np.concatenate(tokens[half::2])
-        if own.size and frequencies[own].mean() < -np.log(vocabulary):
-            frequencies[:] = -np.log(vocabulary)
+        counts = np.bincount(np.concatenate(tokens[1 - half :: 2]), minlength=vocab_size)
+        log_frequencies = np.log((counts + 1) / (counts.sum() + vocab_size))
+        all_ids = np.concatenate(tokens[half::2])
+        if all_ids.size and log_frequencies[all_ids].mean() < -np.log(vocab_size):
+            log_frequencies[:] = -np.log(vocab_size)
         gains += [
-            float((score - frequencies[token]).mean())
-            for score, token in zip(scores[half::2], tokens[half::2], strict=True)
-            if token.size
+            float((score - log_frequencies[ids]).mean())
+            for score, ids in zip(scores[half::2], tokens[half::2], strict=True)
+            if ids.size
         ]
     return np.array(gains)
 
@@ -105,37 +99,36 @@ def different(
 
     Args:
         same_weights: their weights are known to be equal.
-        finding: equal models are a result of the audit, as in `unlearning`, and block only
-            "no leak shown".
+        finding: equal models are a finding, as in `unlearning`, and block only "no leak shown".
         names: of the two models, for the sentence.
     """
     blocks = (NO_LEAK,) if finding else Check.blocks
-    told = "The models" if names is None else " and ".join(names)
-    told = told[:1].upper() + told[1:]
-    moved = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
-    if same_weights or (moved.size and np.isfinite(moved).all() and not moved.any()):
-        same = "Both models are the same." if names is None else f"{told} are the same model."
+    subject = "The models" if names is None else _capitalized(" and ".join(names))
+    change = np.asarray(after, dtype=np.float64) - np.asarray(before, dtype=np.float64)
+    finite = bool(change.size and np.isfinite(change).all())
+    if same_weights or (finite and not change.any()):
+        same = "Both models are the same." if names is None else f"{subject} are the same model."
         return Check("different", "failed", same, blocks)
-    if not moved.size or not np.isfinite(moved).all():
-        return Check("different", "could not run", f"{told} have no finite scores to compare.")
-    size = float(np.sqrt(np.mean(moved**2)))
-    told += f" differ by {size:.2g} nats per token"
-    if size < ROUNDING:
-        return Check("different", "failed", f"{told}: rounding explains it.", (NO_LEAK,))
-    return Check("different", "passed", f"{told}.")
+    if not finite:
+        return Check("different", "could not run", f"{subject} have no finite scores to compare.")
+    rms = float(np.sqrt(np.mean(change**2)))
+    sentence = f"{subject} differ by {rms:.2g} nats per token"
+    if rms < ROUNDING:
+        return Check("different", "failed", f"{sentence}: rounding explains it.", (NO_LEAK,))
+    return Check("different", "passed", f"{sentence}.")
 
 
-def read(scored: int, of: int, *, what: str = "the tokens") -> Check:
-    """Whether enough of the texts was scored. A leak in what was read is one all the same."""
-    if not of:
+def read(scored: int, total: int, *, what: str = "the tokens") -> Check:
+    """Whether enough tokens were scored. Unread tokens do not prevent the verdict "leak"."""
+    if not total:
         return Check("read", "could not run", "The texts have no tokens.")
-    share = scored / of
-    told = f"{share:.0%} of {what} were read"
+    share = scored / total
+    sentence = f"{share:.0%} of {what} were read"
     if share >= LEAST_READ:
-        return Check("read", "passed", f"{told}.")
+        return Check("read", "passed", f"{sentence}.")
     return Check(
         "read", "failed",
-        f"{told}; at least {LEAST_READ:.0%} are needed. The rest is longer than the context or "
+        f"{sentence}; at least {LEAST_READ:.0%} are needed. The rest is longer than the context or "
         "than the reference, or is unknown to the model.",
         (NO_LEAK,),
     )  # fmt: skip
@@ -148,17 +141,16 @@ def powerful(
     wanted: float | None = None,
     high: float | None = None,
     effect: str = "an effect",
-    control: bool | None = None,
 ) -> Check:
-    """Whether the result could have been different.
+    """Whether the audit would have detected a leak.
 
     Args:
-        test: as in the claim.
+        test: the test of the claim.
         detectable: smallest effect that is detected with 80% power.
         wanted: largest effect that "no leak shown" may leave undetected, in the same unit.
-        high: upper end of the 95% interval of the effect; one below `wanted` excludes it as well.
+        high: upper end of the 95% interval of the effect; the check also passes if it is at most
+            `wanted`.
         effect: the effect in a sentence, with its unit, such as "an exposure of {} bits".
-        control: whether a positive control was detected; None where there was none.
     """
 
     def check(passed: bool, sentence: str) -> Check:
@@ -167,35 +159,28 @@ def powerful(
     if test is None:
         return Check("powerful", "could not run", "Nothing could be tested.", (NO_LEAK,))
     if not test.possible:
-        return check(
-            False,
-            f"The least p-value is {test.least:.2g}, above the level {test.alpha:g}.",
-        )
-    if control is not None:
-        return check(
-            control, f"The positive control was {'detected' if control else 'not detected'}."
-        )
+        sentence = f"The least p-value is {test.least:.2g}, above the level {test.alpha:g}."
+        return check(False, sentence)
     if detectable is None or wanted is None:
         return Check(
             "powerful", "could not run", "The smallest detectable leak is unknown.", (NO_LEAK,)
         )
-    alike = f"{detectable:.2g}" == f"{wanted:.2g}" and detectable > wanted
-    digits = 3 if alike else 2
-    size, limit = (f"{one:.{digits}g}" for one in (detectable, wanted))
-    shown = effect.format(size) if "{}" in effect else f"{effect} of {size}"
+    look_equal = f"{detectable:.2g}" == f"{wanted:.2g}" and detectable > wanted
+    digits = 3 if look_equal else 2
+    size, limit = f"{detectable:.{digits}g}", f"{wanted:.{digits}g}"
+    subject = effect.format(size) if "{}" in effect else f"{effect} of {size}"
     if not isfinite(detectable):
-        shown = "no effect of any size"
-    shown = shown[:1].upper() + shown[1:]
-    sentence = f"{shown} would be detected (power 80%); required: {limit}."
+        subject = "no effect of any size"
+    sentence = f"{_capitalized(subject)} would be detected (power 80%); required: {limit}."
     if detectable > wanted and high is not None and high <= wanted:
         return check(True, f"{sentence} The 95% CI excludes more than {high:.2g}.")
     return check(detectable <= wanted, sentence)
 
 
 def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -> Check:
-    """The check "powerful" of an audit with an interval: whether it excludes a leak that matters.
+    """The check "powerful" of an audit with an interval: does it exclude a large leak?
 
-    `limit`: largest share that "no leak shown" may leave possible; `high`: end of the interval.
+    `high`: upper end of the 95% interval; `limit`: largest value of it for "no leak shown".
     """
     if test is None or not test.possible or high is None or not isfinite(high):
         return powerful(test)
@@ -206,57 +191,56 @@ def bounded(test: Test | None, high: float | None, *, limit: float, what: str) -
     )  # fmt: skip
 
 
-def detectable_difference(own: ArrayLike, rest: ArrayLike, *, alpha: float) -> float:
+def detectable_difference(first: ArrayLike, second: ArrayLike, *, alpha: float) -> float:
     """Difference of means that a one-sided test at `alpha` detects with 80% power."""
-    sides = [np.asarray(side, dtype=np.float64) for side in (own, rest)]
-    if min(side.size for side in sides) < 2:
+    samples = [np.asarray(values, dtype=np.float64) for values in (first, second)]
+    if min(sample.size for sample in samples) < 2:
         return float("inf")
-    spread = sqrt(sum(float(side.var(ddof=1)) / side.size for side in sides))
-    return float((norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread)
+    spread = sqrt(sum(float(sample.var(ddof=1)) / sample.size for sample in samples))
+    return float((norm.isf(alpha) + norm.isf(1 - POWER)) * spread)
 
 
 def detectable_shift(spread: float, n: int, m: int, *, alpha: float) -> float:
-    """The same for n units against m, both with a known standard deviation."""
+    """The same for n units against m, with a known standard deviation `spread`."""
     if min(n, m) < 1:
         return float("inf")
-    return float((norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread * sqrt(1 / n + 1 / m))
+    return float((norm.isf(alpha) + norm.isf(1 - POWER)) * spread * sqrt(1 / n + 1 / m))
 
 
 def detectable_auc(n: int, m: int, *, alpha: float) -> float:
     """AUC of n units against m that a one-sided rank test at `alpha` detects with 80% power.
 
-    By the normal approximation of Mann and Whitney's statistic under the null.
+    Normal approximation of Mann and Whitney's statistic under the null hypothesis.
     """
     if min(n, m) < 1:
         return 1.0
     spread = sqrt((n + m + 1) / (12 * n * m))
-    return float(min(1.0, 0.5 + (norm.isf(alpha) + norm.isf(1 - DETECTED)) * spread))
+    return float(min(1.0, 0.5 + (norm.isf(alpha) + norm.isf(1 - POWER)) * spread))
 
 
 def one_model(hashes: Mapping[str, str]) -> Check:
-    """Whether all runs of a page measured the same weights; hashes by name of the run."""
-    found = len(set(hashes.values()))
+    """Whether all runs of a page measured the same weights; hashes of the weights by run."""
+    models = len(set(hashes.values()))
     if not hashes:
         return Check("one model", "could not run", "No run records the weights of its model.")
-    if found == 1:
+    if models == 1:
         return Check("one model", "passed", "All runs measured the same model.")
-    return Check("one model", "failed", f"The runs measured {found} different models.")
+    return Check("one model", "failed", f"The runs measured {models} different models.")
 
 
-def distinct(hashes: Mapping[str, str], *, what: str = "trainings") -> Check:
-    """Whether models that count as independent are different ones; hashes by name."""
+def distinct(hashes: Mapping[str, str]) -> Check:
+    """Whether all trainings have different weights; hashes of the weights by training."""
     copies = len(hashes) - len(set(hashes.values()))
     if copies:
-        return Check(
-            "independent", "failed", f"{copies} of {len(hashes)} {what} are copies of another."
-        )
-    return Check("independent", "passed", f"{len(hashes)} {what}, no two with the same weights.")
+        sentence = f"{copies} of {len(hashes)} trainings are copies of another."
+        return Check("independent", "failed", sentence)
+    return Check("independent", "passed", f"{len(hashes)} trainings, no two with the same weights.")
 
 
 def require_finite(scores: Mapping[str, Iterable[ArrayLike]]) -> None:
-    """Refuse broken models (ModelError) before anything is computed from their scores, by model."""
-    for who, parts in scores.items():
-        if broken := sum(int((~np.isfinite(np.asarray(one))).sum()) for one in parts):
+    """Raise ModelError if a score is not finite; arrays of scores by model."""
+    for who, arrays in scores.items():
+        if broken := sum(int((~np.isfinite(np.asarray(array))).sum()) for array in arrays):
             raise ModelError(
                 f"{broken:,} scores of {who} are not finite: its weights are broken",
                 remedy="Save the model again and check its weights.",
@@ -272,22 +256,24 @@ def model_checks(
     """The checks "alive" of each model, "read", and "different" of a pair.
 
     Args:
-        outputs: by model, as a sentence names it, of the audited texts and the reference.
-        read_tokens: tokens of the audited texts that were scored, and all that they have; None
-            leaves "read" out.
+        outputs: by model, named as in a sentence: of the audited texts, and of the reference.
+        read_tokens: scored tokens of the audited texts, and all their tokens; None omits "read".
         pair: two models that must differ.
     """
 
-    def by_text(one: "TokenStatistics", values: NDArray[np.generic]) -> list[NDArray[np.generic]]:
-        return [values[start:end] for start, end in pairwise(one.offsets.tolist())]
+    def by_text(values: NDArray[np.generic], offsets: Sequence[int]) -> list[NDArray[np.generic]]:
+        return [values[start:end] for start, end in pairwise(offsets)]
 
-    checks = [
-        alive(by_text(rest, rest.log_probs), by_text(rest, rest.tokens), who=who)
-        for who, (_, rest) in outputs.items()
-    ]
+    checks = []
+    for who, (_, reference) in outputs.items():
+        offsets = reference.offsets.tolist()
+        scores, tokens = by_text(reference.log_probs, offsets), by_text(reference.tokens, offsets)
+        checks.append(alive(scores, tokens, who=who))
     if read_tokens is not None:
         checks.append(read(*read_tokens))
     if pair is not None:
-        before, after = (np.concatenate([one.log_probs for one in outputs[who]]) for who in pair)
+        before, after = (
+            np.concatenate([output.log_probs for output in outputs[who]]) for who in pair
+        )
         checks.append(different(before, after))
     return tuple(checks)

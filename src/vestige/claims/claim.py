@@ -1,13 +1,11 @@
-"""One path to a verdict: an estimate, a test, and the checks that the verb requires.
-
-A verb measures, a `Claim` decides. The burden of proof depends on the direction:
+"""A claim: an estimate, a test, the checks that the verb requires, and the verdict they allow.
 
 - "leak" needs a significant test, or direct evidence, and no failed check that blocks it.
-- "no leak shown" needs a test that could have been significant, was not, and passed checks only.
-  A check that could not run does not support it.
-- Anything else is "undecided", and the claim says which checks are missing.
+- "no leak shown" needs a test that could have been significant and was not, and that all checks
+  passed. A check that could not run does not support it.
+- Otherwise the claim is "undecided" and names the checks that did not pass.
 
-A verdict is computed, never given. A saved verdict that the saved checks do not allow is rejected.
+A verdict is always computed. A saved verdict that differs from the computed one is rejected.
 """
 
 from collections.abc import Mapping
@@ -28,7 +26,7 @@ UNDECIDED: Verdict = "undecided"
 VERDICTS = (LEAK, NO_LEAK, UNDECIDED)
 
 DIRECT_LEVEL = 1e-3
-"""Largest coincidence bound of direct evidence. It adds this much to the error rate of the test."""
+"""Largest coincidence bound of direct evidence; the error rate of the test grows by as much."""
 
 _TEXTS = ("alive", "read", "independent", "comparable", "powerful")
 _SECRETS = ("alive", "read", "independent", "powerful")
@@ -60,7 +58,7 @@ REQUIRED: Mapping[str, tuple[str, ...]] = {
     ),
     "report": ("one model",),
 }
-"""The checks that each verb must make. A claim that lacks one cannot be constructed."""
+"""The checks that each verb must make. A claim without one of them raises an error."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +67,7 @@ class Check:
 
     Attributes:
         state: "passed", "failed" or "could not run".
-        sentence: the result in one plain sentence with its number; it quotes no text.
+        sentence: the result with its number; it quotes no text.
         blocks: verdicts that a failure prevents.
     """
 
@@ -94,9 +92,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Direct:
-    """A listed secret that the later model generated verbatim and the earlier one did not.
+    """The later model generates a listed secret verbatim, and the earlier one does not.
 
-    `bound`: of the probability of this for a secret that the model never read.
+    `bound`: upper bound on the probability of this for a secret that the model never read.
     """
 
     sentence: str
@@ -108,20 +106,20 @@ class Direct:
 
     @property
     def conclusive(self) -> bool:
-        """Whether coincidence is excluded at `DIRECT_LEVEL`."""
+        """Whether the coincidence bound is at most `DIRECT_LEVEL`."""
         return isfinite(self.bound) and 0 <= self.bound <= DIRECT_LEVEL
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a result says, and why it may say it.
+    """What a result says, with its evidence.
 
     Attributes:
         verb: a key of `REQUIRED`.
-        test: None where nothing could be tested.
-        checks: at least those that the verb requires; one name may occur for several models.
-        estimate: the headline number; None where nothing was measured.
-        direct: verbatim evidence, where there is any.
+        test: None if nothing could be tested.
+        checks: at least those that the verb requires; a name may occur once per model.
+        estimate: the main number; None if nothing was measured.
+        direct: verbatim evidence, if any.
 
     Raises:
         ValueError: a required check is missing, or the verb is unknown.
@@ -141,31 +139,31 @@ class Claim:
 
     @property
     def verdict(self) -> Verdict:
-        """The only verdict that test, direct evidence and checks allow."""
+        """The verdict that the test, direct evidence and checks allow."""
         if self.direct is not None and self.direct.conclusive:
             return LEAK
         if self.test is None:
             return UNDECIDED
-        wanted = LEAK if self.test.significant else NO_LEAK
-        if any(check.prevents(wanted) for check in self.checks):
+        verdict = LEAK if self.test.significant else NO_LEAK
+        if any(check.prevents(verdict) for check in self.checks):
             return UNDECIDED
-        return wanted if wanted == LEAK or self.test.possible else UNDECIDED
+        return verdict if verdict == LEAK or self.test.possible else UNDECIDED
 
     @property
     def failed(self) -> tuple[Check, ...]:
         """Checks that did not pass: failures first, then those that could not run."""
-        open_ = [check for check in self.checks if check.state != "passed"]
-        return tuple(sorted(open_, key=lambda check: check.state != "failed"))
+        not_passed = [check for check in self.checks if check.state != "passed"]
+        return tuple(sorted(not_passed, key=lambda check: check.state != "failed"))
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the claim is undecided, a sentence each; empty for another verdict."""
+        """Why the claim is undecided, one sentence per reason; empty for other verdicts."""
         if self.verdict != UNDECIDED:
             return ()
         if self.test is None:
             return (*(check.sentence for check in self.failed), "Nothing could be tested.")
-        wanted = LEAK if self.test.significant else NO_LEAK
-        return tuple(check.sentence for check in self.failed if check.prevents(wanted))
+        verdict = LEAK if self.test.significant else NO_LEAK
+        return tuple(check.sentence for check in self.failed if check.prevents(verdict))
 
     def summary(self) -> dict[str, object]:
         """The entries "verdict" and "claim" of `summary.json`."""
@@ -173,7 +171,7 @@ class Claim:
 
     @classmethod
     def from_summary(cls, summary: Mapping[str, Any]) -> "Claim":
-        """The claim in a saved summary; ValueError if it is malformed or its verdict is wrong."""
+        """The claim of a saved summary; ValueError if it is malformed or its verdict is wrong."""
         try:
             saved = summary["claim"]
             checks = tuple(

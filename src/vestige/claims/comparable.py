@@ -1,23 +1,23 @@
-"""Whether audited texts differ from the reference in more than membership.
+"""Are audited texts and reference comparable, or do they differ in more than membership?
 
 Case, script, length, words and the scores of a model that saw neither are compared, each at a fifth
-of the level (Bonferroni). Case, script and length count only where the difference is large, since
-scores are compared at one length and small differences do not move them.
+of the level (Bonferroni). Case, script and length count only if the difference is large: scores are
+compared at equal length, and small differences do not change them.
 
-Words: if they alone separate audited texts from the reference, by topic, time or kind, so may any
-score, and a small p-value says nothing about membership. Most published membership results on
-language models are explained so (Duan et al. 2024, "Do Membership Inference Attacks Work on Large
-Language Models?"; Meeus et al. 2025, "SoK: Membership Inference Attacks on LLMs are Rushing
-Nowhere"; Das, Zhang and Tramèr 2025, "Blind Baselines Beat Membership Inference Attacks for
-Foundation Models").
+Words: if words alone separate audited texts from the reference, by topic, time or kind, other
+scores may separate them, too, and a small p-value is no evidence of membership. This explains most
+published membership results on language models (Duan et al. 2024, "Do Membership Inference Attacks
+Work on Large Language Models?"; Meeus et al. 2025, "SoK: Membership Inference Attacks on LLMs are
+Rushing Nowhere"; Das, Zhang and Tramèr 2025, "Blind Baselines Beat Membership Inference Attacks
+for Foundation Models").
 
-The classifier of words is a ridge regression on weighted counts of words and pairs of words. Every
-text is scored by one that was fitted without it, and without others of its author. Cross-validated
-scores depend on each other, and the area under their ROC curve varies twice as much by chance as
-that of independent ones. So sides are permuted among whole texts, or whole authors, and all is
-repeated, which a ridge regression makes cheap: its predictions are linear in the labels (Golland
-and Fischl 2003, "Permutation Tests for Classification"). All texts are cut to the same number of
-words, the smaller of both medians, and shorter ones are left out.
+The classifier is a ridge regression on weighted counts of words and pairs of words. Each text is
+scored by a regression that was fitted without it and without other texts of its author.
+Cross-validated scores are dependent, and the area under their ROC curve varies twice as much as
+that of independent scores. So the test permutes the labels of texts, or of authors, and repeats the
+cross-validation. This is cheap because predictions of a ridge regression are linear in the labels
+(Golland and Fischl 2003, "Permutation Tests for Classification"). All texts are cut to the same
+number of words, the smaller of both medians; shorter texts are left out.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ from vestige.metrics.tests import means_by_group, unit_permutation_test
 LEVEL = 0.05
 TESTS = 5
 SMALL = (0.4, 0.6)
-"""AUCs between these are small differences of case, script or length."""
+"""Range of AUCs that are small differences of case, script or length."""
 
 TRAITS: Mapping[str, Callable[[str], float]] = {
     "upper case": lambda text: _share(text, str.isupper),
@@ -42,8 +42,8 @@ TRAITS: Mapping[str, Callable[[str], float]] = {
 }
 
 FOLDS = 5
-MOST = 1000
-"""Texts of a side that the classifier sees."""
+MAX_TEXTS = 1000
+"""Most texts of a side for the classifier."""
 
 PERMUTATIONS = 399
 _RIDGE = 1.0
@@ -64,23 +64,26 @@ def comparable_texts(
 
     Args:
         units: independent unit of each text and of each reference text.
-        base: scores of a model that saw neither, `who` in a sentence.
+        base: scores of both under a model that saw neither.
+        who: this model in a sentence.
         seed: of folds and permutations.
     """
-    own, rest = ([str(one) for one in np.asarray(side)] for side in units)
-    words = word_shift(texts, reference, authors=own, reference_authors=rest, seed=seed)
-    apart = ["words"] if words is not None and words.p_value <= LEVEL / TESTS else []
+    authors, reference_authors = ([str(unit) for unit in np.asarray(side)] for side in units)
+    words = word_shift(
+        texts, reference, authors=authors, reference_authors=reference_authors, seed=seed
+    )
+    differences = ["words"] if words is not None and words.p_value <= LEVEL / TESTS else []
     for name, trait in TRAITS.items():
         ranks = _ranks([trait(text) for text in texts], [trait(text) for text in reference])
         small = SMALL[0] <= _auc(*ranks) <= SMALL[1]
         if not small and _p_value(*ranks, units, seed) <= LEVEL / TESTS:
-            apart.append(name)
+            differences.append(name)
     if base is not None and _p_value(*_ranks(*base), units, seed) <= LEVEL / TESTS:
-        apart.append(f"how well {who} predicts them")
-    if apart:
+        differences.append(f"how well {who} predicts them")
+    if differences:
         return Check(
             "comparable", "failed",
-            f"The texts differ from the reference in {_and(apart)}: their scores can differ "
+            f"The texts differ from the reference in {_and(differences)}: their scores can differ "
             "without training on them.",
         )  # fmt: skip
     if words is None:
@@ -88,37 +91,36 @@ def comparable_texts(
             "comparable", "could not run",
             "Too few texts to compare their words with the words of the reference.",
         )  # fmt: skip
-    alike = "words, case, script and length"
-    alike += "" if base is None else f", and {who} predicts both alike"
-    return Check("comparable", "passed", f"Texts and reference are alike in {alike}.")
+    same = "words, case, script and length"
+    same += "" if base is None else f", and {who} predicts both alike"
+    return Check("comparable", "passed", f"Texts and reference are alike in {same}.")
 
 
-def _share(text: str, holds: Callable[[str], bool]) -> float:
-    letters = [one for one in text if one.isalpha()]
-    return sum(map(holds, letters)) / max(1, len(letters))
+def _share(text: str, predicate: Callable[[str], bool]) -> float:
+    """Share of the letters of a text that have a property."""
+    letters = [character for character in text if character.isalpha()]
+    return sum(map(predicate, letters)) / max(1, len(letters))
 
 
-def _ranks(own: ArrayLike, rest: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The ranks of both sides among all."""
-    sides = np.asarray(own, dtype=np.float64), np.asarray(rest, dtype=np.float64)
-    ranks = rankdata(np.concatenate(sides))
-    return ranks[: sides[0].size], ranks[sides[0].size :]
+def _ranks(values: ArrayLike, reference: ArrayLike) -> tuple[Floats, Floats]:
+    """Ranks of both sides in the pooled sample."""
+    pooled = [np.asarray(side, dtype=np.float64) for side in (values, reference)]
+    ranks = rankdata(np.concatenate(pooled))
+    return ranks[: pooled[0].size], ranks[pooled[0].size :]
 
 
-def _auc(own: NDArray[np.float64], rest: NDArray[np.float64]) -> float:
-    return float((own.mean() - (own.size + 1) / 2) / rest.size)
+def _auc(ranks: Floats, reference_ranks: Floats) -> float:
+    return float((ranks.mean() - (ranks.size + 1) / 2) / reference_ranks.size)
 
 
 def _p_value(
-    own: NDArray[np.float64],
-    rest: NDArray[np.float64],
-    units: tuple[ArrayLike, ArrayLike],
-    seed: int,
+    ranks: Floats, reference_ranks: Floats, units: tuple[ArrayLike, ArrayLike], seed: int
 ) -> float:
-    """Two-sided, of mean ranks by unit."""
-    sides = means_by_group(own, units[0]), means_by_group(rest, units[1])
+    """Two-sided p-value of the mean ranks of units."""
+    means = means_by_group(ranks, units[0])
+    reference_means = means_by_group(reference_ranks, units[1])
     tails = [
-        unit_permutation_test(sign * sides[0], sign * sides[1], seed=seed, permutations=1999)
+        unit_permutation_test(sign * means, sign * reference_means, seed=seed, permutations=1999)
         for sign in (1, -1)
     ]
     return min(1.0, 2 * min(tails))
@@ -129,7 +131,7 @@ def _and(names: Sequence[str]) -> str:
 
 
 class WordShift(NamedTuple):
-    """How well words separate the audited texts from the reference: the first `words` of each."""
+    """How well the first `words` words of each text separate audited texts from the reference."""
 
     auc: float
     p_value: float
@@ -144,65 +146,69 @@ def word_shift(
     reference_authors: Sequence[str] | None = None,
     seed: int,
 ) -> WordShift | None:
-    """Try to separate texts from a reference by their words, cross-validated.
+    """Classify texts by their words as audited or reference, with cross-validation.
 
-    Texts of one author stay together. None if either side has fewer texts, or authors, than there
-    are folds.
+    Texts of an author are in the same fold. None if a side has fewer texts, or authors, than folds.
     """
     generator = np.random.default_rng(seed)
     sides = [[text.split() for text in side] for side in (texts, reference)]
-    cut = max(1, min(int(np.median([len(words) for words in side])) for side in sides))
-    owners = (authors or range(len(texts)), reference_authors or range(len(reference)))
-    read: list[str] = []
-    owner_of: list[tuple[int, str]] = []
-    for side, (own, by) in enumerate(zip(sides, owners, strict=True)):
-        long_enough = np.flatnonzero([len(words) >= cut for words in own])
-        chosen = np.sort(generator.permutation(long_enough)[:MOST]).tolist()
-        read += [" ".join(own[place][:cut]) for place in chosen]
-        owner_of += [(side, str(by[place])) for place in chosen]
-    names = sorted(set(owner_of))
-    number = {name: place for place, name in enumerate(names)}
-    units = np.array([number[name] for name in owner_of])
+    length = max(1, min(int(np.median([len(words) for words in side])) for side in sides))
+    authors_by_side = (
+        authors or range(len(texts)),
+        reference_authors or range(len(reference)),
+    )
+    cut_texts: list[str] = []
+    unit_names: list[tuple[int, str]] = []
+    for side, (rows, row_authors) in enumerate(zip(sides, authors_by_side, strict=True)):
+        long_enough = np.flatnonzero([len(words) >= length for words in rows])
+        selected = np.sort(generator.permutation(long_enough)[:MAX_TEXTS]).tolist()
+        cut_texts += [" ".join(rows[index][:length]) for index in selected]
+        unit_names += [(side, str(row_authors[index])) for index in selected]
+    names = sorted(set(unit_names))
+    unit_of = {name: unit for unit, name in enumerate(names)}
+    units = np.array([unit_of[name] for name in unit_names])
     audited = np.array([side == 0 for side, _ in names])
     if min(audited.sum(), (~audited).sum()) < FOLDS:
         return None
     permuted = generator.permuted(np.tile(audited, (PERMUTATIONS, 1)), axis=1)
-    aucs = _aucs(read, units, np.vstack([audited, permuted]), generator)
-    return WordShift(float(aucs[0]), float((aucs >= aucs[0] - 1e-9).mean()), cut)
+    aucs = _aucs(cut_texts, units, np.vstack([audited, permuted]), generator)
+    return WordShift(float(aucs[0]), float((aucs >= aucs[0] - 1e-9).mean()), length)
 
 
 def _aucs(
-    read: Sequence[str],
+    texts: Sequence[str],
     units: NDArray[np.int64],
-    sides: NDArray[np.bool_],
+    labels: NDArray[np.bool_],
     generator: np.random.Generator,
 ) -> Floats:
-    """(d,) areas under the ROC curve of held-out scores, for each division of units into sides."""
-    labels = sides[:, units].T.astype(np.float64)  # (t, d)
-    alike = _similarity(read)
-    folds = generator.permutation(np.arange(sides.shape[1]) % FOLDS)[units]
-    scores = np.empty_like(labels)
+    """(d,) areas under the ROC curve of cross-validated scores, for labels (d, u) of the units."""
+    text_labels = labels[:, units].T.astype(np.float64)  # (t, d)
+    similarity = _similarity(texts)
+    folds = generator.permutation(np.arange(labels.shape[1]) % FOLDS)[units]
+    scores = np.empty_like(text_labels)
     for fold in range(FOLDS):
-        held, fitted = folds == fold, folds != fold
-        ridge = alike[np.ix_(fitted, fitted)] + _RIDGE * np.eye(fitted.sum())
-        known = labels[fitted] - labels[fitted].mean(axis=0)
-        found = alike[np.ix_(held, fitted)] @ np.linalg.solve(ridge, known)
+        test, train = folds == fold, folds != fold
+        ridge = similarity[np.ix_(train, train)] + _RIDGE * np.eye(train.sum())
+        targets = text_labels[train] - text_labels[train].mean(axis=0)
+        predictions = similarity[np.ix_(test, train)] @ np.linalg.solve(ridge, targets)
         # Each fold has its own model, so scores are comparable only within a fold.
-        scores[held] = rankdata(np.round(found, 9), axis=0) / held.sum()
+        scores[test] = rankdata(np.round(predictions, 9), axis=0) / test.sum()
     counts = np.bincount(units)
-    sums = np.zeros((counts.size, labels.shape[1]))
+    sums = np.zeros((counts.size, text_labels.shape[1]))
     np.add.at(sums, units, scores)
     ranks = rankdata(sums / counts[:, None], axis=0)  # (u, d)
-    inside = sides.T
-    n = inside.sum(axis=0)
-    above = (ranks * inside).sum(axis=0) - n * (n + 1) / 2  # Mann and Whitney's statistic
-    return np.asarray(above / (n * (counts.size - n)), dtype=np.float64)
+    unit_labels = labels.T
+    n = unit_labels.sum(axis=0)
+    u = (ranks * unit_labels).sum(axis=0) - n * (n + 1) / 2  # Mann and Whitney's statistic
+    return np.asarray(u / (n * (counts.size - n)), dtype=np.float64)
 
 
-def _similarity(read: Sequence[str]) -> Floats:
-    """(t, t) cosines of the texts' weighted counts of words and pairs of words."""
+def _similarity(texts: Sequence[str]) -> Floats:
+    """(t, t) cosine similarities of weighted counts of words and pairs of words."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    counted = TfidfVectorizer(token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), sublinear_tf=True)
-    weights = counted.fit_transform(read)
+    vectorizer = TfidfVectorizer(
+        token_pattern=r"\w+|[^\w\s]", ngram_range=(1, 2), sublinear_tf=True
+    )
+    weights = vectorizer.fit_transform(texts)
     return np.asarray((weights @ weights.T).toarray(), dtype=np.float64)

@@ -1,12 +1,12 @@
-r"""Whether a model predicts at all, and whether two models differ.
+r"""Checks of models: does a model predict text, and do two models differ?
 
-Without reference text the model writes the text itself. Over the contexts c of some samples, what a
-next-token distribution owes to its context is the mutual information
+Without reference text, the texts are samples of the model. The information that a next-token
+distribution gets from its context is the mutual information over the contexts c of the samples,
 
 .. math:: H\Bigl(\frac{1}{n} \sum_c p(\cdot | c)\Bigr) - \frac{1}{n} \sum_c H(p(\cdot | c)),
 
-which is 0 for zero weights, at most 0.41 nats for the fresh random weights that were tried (GPT-2
-and Llama, widths 64 to 2,048), and 3 nats or more for trained models.
+which is 0 for zero weights, at most 0.41 nats for random weights (GPT-2 and Llama, widths 64 to
+2,048), and 3 nats or more for trained models.
 """
 
 import json
@@ -35,25 +35,25 @@ from vestige.models.sampling import sample
 if TYPE_CHECKING:
     from vestige.data.canaries.texts import Manifest
 
-SAMPLES, SAMPLED = 16, 24
-"""Texts that a model samples, and tokens of each."""
+SAMPLES, SAMPLE_LENGTH = 16, 24
+"""Number of sampled texts, and tokens of each."""
 
 LEAST_INFORMATION = 0.5
-"""Nats of mutual information between context and next token."""
+"""Least mutual information between context and next token of a trained model, in nats."""
 
 TEXTS, LENGTH, FEWEST_TEXTS = 64, 64, 8
-"""Texts of a corpus, and tokens of each, on which a model is compared with word frequencies; with
-fewer texts its own samples are read."""
+"""Most texts of a corpus on which a model is compared with word frequencies, tokens of each, and
+least texts; with fewer, its own samples are read."""
 
-LINES = 1000
-"""Lines of a corpus that are tried."""
+MAX_LINES = 1000
+"""Lines of a corpus that are searched for texts without canaries."""
 
 
 @torch.no_grad()
 def samples_of(
     model: NextToken, *, seed: int, readers: Sequence[NextToken] = ()
 ) -> list[list[int]]:
-    """Texts that a model samples from their beginning, of two tokens or more.
+    """Texts of two tokens or more that a model samples without a prompt.
 
     Raises:
         NotFinite: the model's distribution is not finite.
@@ -63,11 +63,11 @@ def samples_of(
         raise NotFinite
     end = model.vocabulary.eos_id
     limit = length_limit(model, *readers)
-    length = SAMPLED if limit is None else min(SAMPLED, limit - 1)
+    length = SAMPLE_LENGTH if limit is None else min(SAMPLE_LENGTH, limit - 1)
     if length < 1:
         return []
-    found = sample(model, SAMPLES, length=length, never=[end], generator=generator)
-    return [text for text in found if len(text) > 1]
+    samples = sample(model, SAMPLES, length=length, never=[end], generator=generator)
+    return [text for text in samples if len(text) > 1]
 
 
 @torch.no_grad()
@@ -88,9 +88,9 @@ def context_information(model: NextToken, texts: Sequence[Sequence[int]]) -> flo
 
 
 def information_by_samples(model: NextToken, *, seed: int) -> float | None:
-    """`context_information` over texts that the model samples itself.
+    """`context_information` over texts that the model samples.
 
-    NaN where scores are not finite; None where too few texts can be sampled.
+    NaN if scores are not finite; None if too few texts can be sampled.
     """
     try:
         texts = samples_of(model, seed=seed)
@@ -100,12 +100,12 @@ def information_by_samples(model: NextToken, *, seed: int) -> float | None:
 
 
 def alive_by_samples(model: NextToken, *, seed: int, who: str = "the model") -> Check:
-    """The check "alive" on texts that the model samples itself."""
+    """The check "alive" on texts that the model samples."""
     return alive_of(information_by_samples(model, seed=seed), who=who)
 
 
 def alive_of(information: float | None, *, who: str = "the model") -> Check:
-    """The check "alive" from what `information_by_samples` found."""
+    """The check "alive" from the result of `information_by_samples`."""
     name = who[:1].upper() + who[1:]
     if information is None:
         return Check("alive", "could not run", f"{name} generates too few texts.")
@@ -124,9 +124,9 @@ def alive_of(information: float | None, *, who: str = "the model") -> Check:
 def adapter_check(
     model: NextToken, *, seed: int, texts: Sequence[Sequence[int]] | None = None
 ) -> Check | None:
-    """The check "different" of an adapter against its base; None for a model that is none."""
-    disabled = getattr(getattr(model, "network", None), "disable_adapter", None)
-    if disabled is None:
+    """The check "different" of an adapter and its base; None if the model is no adapter."""
+    disable_adapter = getattr(getattr(model, "network", None), "disable_adapter", None)
+    if disable_adapter is None:
         return None
     try:
         texts = samples_of(model, seed=seed) if texts is None else texts
@@ -134,13 +134,13 @@ def adapter_check(
         return Check("different", "could not run", "The adapter has no finite scores.")
     if not texts:
         return Check("different", "could not run", "The adapter generates too few texts.")
-    own = np.concatenate(log_probs_of(model, texts))
-    with disabled():
+    adapted = np.concatenate(log_probs_of(model, texts))
+    with disable_adapter():
         base = np.concatenate(log_probs_of(model, texts))
-    found = different(base, own)
-    if found.state == "failed" and found.prevents(LEAK):
-        return replace(found, sentence="The adapter changes nothing: base and adapter agree.")
-    return replace(found, sentence=found.sentence.replace("models", "adapter and its base"))
+    check = different(base, adapted)
+    if check.state == "failed" and check.prevents(LEAK):
+        return replace(check, sentence="The adapter changes nothing: base and adapter agree.")
+    return replace(check, sentence=check.sentence.replace("models", "adapter and its base"))
 
 
 def pair_checks(
@@ -149,71 +149,71 @@ def pair_checks(
     *,
     seed: int,
     names: tuple[str, str] = ("BEFORE", "AFTER"),
-    finding: bool = False,
 ) -> tuple[Check, ...]:
-    """The checks "alive", of both, and "different", on texts that both models sample."""
+    """The checks "alive" of both models, and "different", on texts that they sample."""
     models = (before, after)
-    both = [
+    alive_checks = [
         alive_by_samples(model, seed=seed, who=name)
         for model, name in zip(models, names, strict=True)
     ]
-    if any(check.state == "failed" for check in both):
-        dead = Check("different", "could not run", "A model is too weak to compare.")
-        return (*both, dead)
+    if any(check.state == "failed" for check in alive_checks):
+        not_run = Check("different", "could not run", "A model is too weak to compare.")
+        return (*alive_checks, not_run)
     texts = [
         text
-        for number, one in enumerate(models)
-        for text in samples_of(one, seed=number, readers=models)
+        for number, model in enumerate(models)
+        for text in samples_of(model, seed=number, readers=models)
     ]
-    own, other = (np.concatenate(log_probs_of(model, texts)) for model in models)
-    return (*both, different(own, other, finding=finding))
+    scores = [np.concatenate(log_probs_of(model, texts)) for model in models]
+    return (*alive_checks, different(*scores))
 
 
 def canary_checks(
     model: NextToken,
     manifest: "str | PathLike[str] | Manifest",
-    sealed: "Manifest",
+    loaded: "Manifest",
     *,
     readable: int,
     seed: int = 0,
     useless: str | None = None,
 ) -> tuple[Check, ...]:
-    """The checks "alive" and "read", and "different" of an adapter against its base.
+    """The checks "alive" and "read", and "different" of an adapter and its base.
 
     Args:
-        model: as it was loaded, without the prefix of a chat template.
-        manifest: as it was given. The model reads the corpus in the same folder, if there is one.
-        sealed: the same, loaded.
-        readable: canaries and controls that the model's vocabulary holds.
+        model: without the prefix of a chat template.
+        manifest: path or manifest, as passed by the user. The corpus in the folder of the manifest
+            is used to test the model, if there is one.
+        loaded: the loaded manifest.
+        readable: canaries and controls that the model can read.
         seed: of the texts that the model samples if there is no corpus.
-        useless: why its own training calls the model useless, if it does.
+        useless: a warning of the training that the model is useless, if any.
     """
-    texts = [] if not isinstance(manifest, str | PathLike) else _texts_of(manifest, sealed)
+    texts = [] if not isinstance(manifest, str | PathLike) else _corpus_texts(manifest, loaded)
     longest = min(LENGTH, (length_limit(model) or LENGTH) - 1)
-    ids = [own[:longest] for own in model.vocabulary.encode_batch(texts) if len(own) > 1]
+    rows = [ids[:longest] for ids in model.vocabulary.encode_batch(texts) if len(ids) > 1]
     if useless is not None:
-        living = Check("alive", "failed", useless)
-    elif len(ids) < FEWEST_TEXTS:
-        living = alive_by_samples(model, seed=seed)
+        alive_check = Check("alive", "failed", useless)
+    elif len(rows) < FEWEST_TEXTS:
+        alive_check = alive_by_samples(model, seed=seed)
     else:
-        living = alive(log_probs_of(model, ids), ids, who="the model")
-    known = read(readable, len(sealed.canaries), what="the canaries and controls")
+        alive_check = alive(log_probs_of(model, rows), rows, who="the model")
+    read_check = read(readable, len(loaded.canaries), what="the canaries and controls")
     adapter = adapter_check(model, seed=seed)
-    return (living, known) if adapter is None else (living, known, adapter)
+    return (alive_check, read_check) if adapter is None else (alive_check, read_check, adapter)
 
 
-def _texts_of(manifest: "str | PathLike[str]", sealed: "Manifest") -> list[str]:
-    """Texts of the corpus of a manifest without canaries; none if it cannot be read."""
+def _corpus_texts(manifest: "str | PathLike[str]", loaded: "Manifest") -> list[str]:
+    """Texts without canaries from the corpus of a manifest; none if it cannot be read."""
     try:
         corpus = manifest_file(manifest).parent / CORPUS
-        return list(islice(_unplanted(corpus, set(sealed.places)), TEXTS))
+        return list(islice(_unplanted(corpus, set(loaded.places)), TEXTS))
     except (OSError, ValueError):
         return []
 
 
 def _unplanted(corpus: Path, planted: Container[int]) -> Iterator[str]:
     with corpus.open(encoding="utf-8") as file:
-        for number, line in enumerate(islice(file, LINES)):
+        for number, line in enumerate(islice(file, MAX_LINES)):
             row = json.loads(line)
             text = row.get("text") if isinstance(row, dict) else None
             if number not in planted and isinstance(text, str) and text:

@@ -1,4 +1,4 @@
-"""A list of secrets, opened for one or two models, and the checks that it needs."""
+"""Lists of secrets: the form in which models read each secret, and the checks of a list."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from vestige.monitor import SILENT, Monitor
 AS_LISTED = "as listed"
 
 CLEARLY = 10.0
-"""Bits by which the words around a secret must be more probable in another form than as listed."""
+"""Bits by which the words around a secret must be more probable in another form to change it."""
 
 
 class Readable(NamedTuple):
@@ -36,10 +36,10 @@ def open_list(
     seed: int,
     monitor: Monitor,
 ) -> tuple[list[Readable], dict[str, Any]]:
-    """The secrets that the models (one, or AFTER and BEFORE) can read, and what a result says else.
+    """The secrets that the models (one model, or AFTER and BEFORE) can read.
 
     Returns:
-        the secrets; numbers of `skipped` and `repeated` ones, and the models' `checks`.
+        the secrets, and a dict: numbers of `skipped` and `repeated` ones, `checks` of the models.
 
     Raises:
         ValueError: there is no secret.
@@ -48,9 +48,9 @@ def open_list(
     listed = secrets if isinstance(secrets, SecretList) else SecretList(tuple(secrets))
     _validate.at_least(1, secrets=len(listed.secrets))
     checks = _model_checks(models, seed=seed)
-    chosen, unread = readable(models, listed, monitor)
-    skipped = len(listed.skipped) + len(unread)
-    return chosen, {"skipped": skipped, "repeated": listed.repeated, "checks": checks}
+    secrets_read, unreadable = readable(models, listed, monitor)
+    skipped = len(listed.skipped) + len(unreadable)
+    return secrets_read, {"skipped": skipped, "repeated": listed.repeated, "checks": checks}
 
 
 def _model_checks(models: Sequence[NextToken], *, seed: int) -> tuple[Check, ...]:
@@ -64,7 +64,7 @@ def _model_checks(models: Sequence[NextToken], *, seed: int) -> tuple[Check, ...
 
 
 def list_checks(*, usable: int, skipped: int, repeated: int) -> tuple[Check, ...]:
-    """The checks "read" and "independent" of a list of secrets; counts are of distinct ones."""
+    """The checks "read" and "independent" of a list; `usable` and `skipped` count distinct ones."""
     distinct = usable + skipped
     return (
         read(usable, distinct, what=f"the {distinct:,} distinct secrets"),
@@ -77,12 +77,12 @@ def list_checks(*, usable: int, skipped: int, repeated: int) -> tuple[Check, ...
 
 
 def open_secrets(*, in_part: Sequence[int], words: Sequence[int], known: str) -> tuple[Check, ...]:
-    """A failed check if secrets are neither shown to leak nor to be unknown.
+    """A failed check if some secrets are neither known nor unknown; no check otherwise.
 
     Args:
-        in_part: numbers of secrets of which a piece is known, perhaps from elsewhere.
+        in_part: numbers of secrets with a known piece, perhaps known from other texts.
         words: numbers of significant secrets whose alternatives are words of a list.
-        known: what the model does with the latter, such as "is more probable than".
+        known: the finding on these, such as "more probable than its alternatives".
     """
     sentences = []
     if in_part:
@@ -103,51 +103,51 @@ def open_secrets(*, in_part: Sequence[int], words: Sequence[int], known: str) ->
 def readable(
     models: Sequence[NextToken], listed: SecretList, monitor: Monitor = SILENT
 ) -> tuple[list[Readable], list[tuple[int, str]]]:
-    """Each secret in the case and Unicode form whose other words the first model prefers.
+    """Each secret in the case and Unicode form that the first model prefers.
 
-    These words are the same for all alternatives, so the choice favours none. Also returned are
-    the numbers of secrets that the models cannot read, with the reason.
+    The choice depends on the words around the secret. All alternatives share these, so the choice
+    favours none of them. Also returns the numbers of unreadable secrets, with reasons.
     """
     limit = length_limit(*models)
-    found: list[Readable] = []
+    result: list[Readable] = []
     skipped = []
     for secret in listed.secrets:
         forms = [(AS_LISTED, secret), *secret.forms()]
         problems = [_problem(models[0], form, limit) for _, form in forms]
         fitting = [form for form, problem in zip(forms, problems, strict=True) if problem is None]
         if fitting:
-            found.append(_best(models[0], fitting))
+            result.append(_best(models[0], fitting))
         else:
             skipped.append((secret.number, str(problems[0])))
-    if not found:
+    if not result:
         number, problem = skipped[0]
         raise DataError(
             f"no secret can be used; secret {number} {problem}",
             remedy="Shorten it to the secret and a few words before it.",
         )
     log_left_out(skipped, monitor)
-    return found, skipped
+    return result, skipped
 
 
 def _problem(model: NextToken, secret: Secret, limit: int | None) -> str | None:
-    words = model.vocabulary
-    ids = words.encode(secret.text)
-    if not ids or (words.unk_id is not None and words.unk_id in ids):
-        return f"has words that the model's vocabulary of {len(words):,} tokens lacks"
+    vocabulary = model.vocabulary
+    ids = vocabulary.encode(secret.text)
+    if not ids or (vocabulary.unk_id is not None and vocabulary.unk_id in ids):
+        return f"has words that the model's vocabulary of {len(vocabulary):,} tokens lacks"
     if limit is None:
         return None
-    needed = max(map(len, words.encode_batch([secret.text, secret.longest()])))
+    needed = max(map(len, vocabulary.encode_batch([secret.text, secret.longest()])))
     if needed > limit:
         return f"needs {needed:,} tokens; the model reads {limit:,}"
     return None
 
 
 def _best(model: NextToken, forms: Sequence[tuple[str, Secret]]) -> Readable:
-    """The most probable form; as listed unless that is clearly less probable."""
+    """The most probable form; the listed one unless it is clearly less probable."""
     name, secret = forms[0]
-    around = [form.having([""] * len(form.parts)) for _, form in forms]
-    if len(forms) > 1 and any(map(str.isalpha, around[0])):
-        bits = text_log_probs(model, model.vocabulary.encode_batch(around)) / -np.log(2)
+    contexts = [form.having([""] * len(form.parts)) for _, form in forms]
+    if len(forms) > 1 and any(map(str.isalpha, contexts[0])):
+        bits = text_log_probs(model, model.vocabulary.encode_batch(contexts)) / -np.log(2)
         best = int(np.argmin(bits))
         if name != AS_LISTED or bits[best] < bits[0] - CLEARLY:
             name, secret = forms[best]

@@ -1,1 +1,1 @@
-"""Arrays in, numbers out. Nothing here has seen a model."""
+"""Statistics of arrays; no function here takes a model."""

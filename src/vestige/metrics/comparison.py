@@ -1,15 +1,15 @@
-"""Differences between trainings: over items, and for users with little text.
+"""Differences between trainings: over items, and between users with much and with little text.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", NAACL, section 3, "Effect on under-represented users", and Figure 3c: a user's
-utility drop is the perplexity of the defended model on the user's test text less that of the
-undefended model; the drops of the five users with most samples are compared with those of the five
+utility drop is the perplexity of the defended model on the user's test text minus that of the
+undefended model. The drops of the five users with most samples are compared with those of the five
 with fewest.
 
-Differs from the paper: the gap has an interval, Welch's t over users, and with it a rank
-correlation (Spearman, 1904) of drop with sample count over all users, its interval by Fisher's z
-with the variance of Bonett and Wright (2000), Psychometrika 65(1). Neither knows how far another
-training with another seed would have moved.
+Differs from the paper: the gap has an interval (Welch's t over users). In addition, the rank
+correlation (Spearman, 1904) of drop and sample count over all users has an interval by Fisher's z
+with the variance of Bonett and Wright (2000), Psychometrika 65(1). Neither interval includes the
+variance between trainings with different seeds.
 """
 
 import math
@@ -31,7 +31,7 @@ from vestige.metrics.estimates import (
     ratio_of_sums,
 )
 
-Whole = NDArray[np.int64]
+Integers = NDArray[np.int64]
 
 
 def crossed_difference(
@@ -41,59 +41,59 @@ def crossed_difference(
     weights: ArrayLike | None = None,
     confidence: float = 0.95,
 ) -> Estimate:
-    """How much more the second way of training gives than the first, on average over items.
+    """Mean difference over items between two ways of training, second minus first.
 
-    Trainings and items (canaries, documents) are both samples: Welch's t over trainings and
-    Student's over items, whose margins add as variances do. What both do together is counted
-    twice, so the interval is wide rather than narrow, as of Owen's (2007) pigeonhole bootstrap.
+    Trainings and items (canaries, documents) are both samples: the margins of Welch's t over
+    trainings and Student's t over items add as variances do. Their interaction is counted twice, so
+    the interval is conservative, like Owen's (2007) pigeonhole bootstrap.
 
     Args:
         first: (k, n) values of n items under each of k trainings.
-        second: (l, n) of the same items under each of l others.
-        weights: (n,) what each item's values are sums over, such as a document's tokens.
+        second: (l, n) values of the same items under each of l other trainings.
+        weights: (n,) size of each item if its values are sums, such as tokens of a document.
 
     Returns:
-        the difference; without ends for fewer than two trainings on a side, or two items.
+        The difference; without an interval for fewer than two trainings on a side, or two items.
     """
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    parts = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
-    items = ratio_of_sums(b.mean(0) - a.mean(0), parts, confidence=confidence)
-    sides = b.sum(1) / parts.sum(), a.sum(1) / parts.sum()
-    return with_margins(items, difference_of_means(*sides, confidence=confidence))
+    sizes = np.ones(a.shape[1]) if weights is None else np.asarray(weights, dtype=np.float64)
+    over_items = ratio_of_sums(b.mean(0) - a.mean(0), sizes, confidence=confidence)
+    training_means = b.sum(1) / sizes.sum(), a.sum(1) / sizes.sum()
+    over_trainings = difference_of_means(*training_means, confidence=confidence)
+    return with_margins(over_items, over_trainings)
 
 
-def with_margins(found: Estimate, *others: Estimate) -> Estimate:
-    """An estimate whose margin is its own and those of others, added as variances add."""
-    margin = math.hypot(*((one.interval.high - one.interval.low) / 2 for one in (found, *others)))
+def with_margins(estimate: Estimate, *others: Estimate) -> Estimate:
+    """An estimate with its margin and those of others, added as variances add."""
+    intervals = [estimate.interval, *(other.interval for other in others)]
+    margin = math.hypot(*((interval.high - interval.low) / 2 for interval in intervals))
     if not math.isfinite(margin):
-        return Estimate(found.name, found.value, unit=found.unit, n=found.n)
-    ends = found.value - margin, found.value + margin
-    return Estimate(found.name, found.value, *ends, found.unit, found.n)
+        return Estimate(estimate.name, estimate.value, unit=estimate.unit, n=estimate.n)
+    ends = estimate.value - margin, estimate.value + margin
+    return Estimate(estimate.name, estimate.value, *ends, estimate.unit, estimate.n)
 
 
-def rate_of_trainings(
-    successes: Sequence[int], trials: Sequence[int], *, confidence: float = 0.95
-) -> Estimate:
-    """`clustered_rate`; of one training Clopper and Pearson's, for that model alone; n trials."""
+def rate_of_trainings(successes: Sequence[int], trials: Sequence[int]) -> Estimate:
+    """`clustered_rate` over trainings; for one training, Clopper and Pearson's for that model."""
     n = sum(trials)
-    found = clustered_rate(successes, trials, confidence=confidence)
-    ends = found.interval
-    if found.low is None:
-        ends = clopper_pearson(sum(successes), n, confidence=confidence)
+    clustered = clustered_rate(successes, trials)
+    ends = clustered.interval
+    if clustered.low is None:
+        ends = clopper_pearson(sum(successes), n)
     return Estimate("rate", sum(successes) / n, *ends, n=n)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SubgroupGap:
-    """The utility drop of well- and of under-represented users, in points of perplexity.
+    """Utility drops of well-represented and of under-represented users, in points of perplexity.
 
     Attributes:
         top: mean drop of the k users with most samples.
-        low: mean drop of the k with fewest.
-        gap: low - top: above 0, the under-represented pay more.
-        correlation: Spearman's, of drop with samples over all users: below 0, the under-represented
-            pay more. None where every drop is the same.
-        p_value: of no correlation, two-sided; None with fewer than four users.
+        low: mean drop of the k users with fewest samples.
+        gap: low - top; positive if under-represented users lose more.
+        correlation: Spearman's, of drop and samples over all users; negative if under-represented
+            users lose more. None if all drops are equal.
+        p_value: two-sided, of no correlation; None with fewer than four users.
     """
 
     users: int
@@ -121,15 +121,16 @@ class SubgroupGap:
 def user_perplexities(loss: ArrayLike, tokens: ArrayLike, users: ArrayLike, number: int) -> Floats:
     """(number,) perplexity of each user's text; NaN for users without a token.
 
-    `loss`, `tokens`, `users`: (d,) summed loss of each document in nats, tokens, code of its user.
+    `loss`, `tokens`, `users`: (d,) summed loss in nats, tokens, and user code of each document.
     """
     losses = np.asarray(loss, dtype=np.float64)
     counts, codes = np.asarray(tokens, dtype=np.int64), np.asarray(users, dtype=np.int64)
     if not np.isfinite(losses).all():
         raise ValueError(f"loss must be finite, got {losses[~np.isfinite(losses)][0]}")
-    total, read = (np.bincount(codes, part, minlength=number) for part in (losses, counts))
+    total = np.bincount(codes, losses, minlength=number)
+    tokens_of_user = np.bincount(codes, counts, minlength=number)
     means = np.full(number, np.nan)
-    np.divide(total, read, out=means, where=read > 0)
+    np.divide(total, tokens_of_user, out=means, where=tokens_of_user > 0)
     if (means > 700).any():
         raise ValueError(
             f"loss must leave a finite perplexity, got {np.nanmax(means):.0f} nats a token"
@@ -147,15 +148,15 @@ def subgroup_gap(
     k: int = 5,
     confidence: float = 0.95,
 ) -> SubgroupGap:
-    """Utility drop per user, of the best and the least represented, and how it goes with samples.
+    """Utility drops of users with most and with fewest samples, and their correlation with samples.
 
     Args:
         undefended: (d,) summed loss of each test document under the undefended model, in nats.
-        defended: (d,) the same documents under the defended one.
-        tokens: (d,) predicted tokens of each.
-        users: (d,) code of each document's user, in [0, u).
-        samples: (u,) documents of each user in the training data; users without one are left out.
-        k: users in each group; users of equal sample count are ordered by code.
+        defended: (d,) the same under the defended model.
+        tokens: (d,) predicted tokens of each document.
+        users: (d,) user code of each document, in [0, u).
+        samples: (u,) documents of each user in the training data; users without any are left out.
+        k: users in each group; users with equal sample counts are ordered by code.
 
     Raises:
         ValueError: fewer than 2k users can be measured, or the groups have equal sample counts.
@@ -166,12 +167,12 @@ def subgroup_gap(
     )
     order = np.argsort(-counts, kind="stable")
     order = order[(counts[order] > 0) & ~np.isnan(before[order])]
-    drops, own = (after - before)[order], counts[order]
-    _check_groups(own, k)
+    drops, user_samples = (after - before)[order], counts[order]
+    _check_groups(user_samples, k)
     top, low = mean(drops[:k], confidence=confidence), mean(drops[-k:], confidence=confidence)
     assert top is not None
     assert low is not None
-    correlation, p_value = _spearman(own, drops, confidence)
+    correlation, p_value = _spearman(user_samples, drops, confidence)
     return SubgroupGap(
         users=drops.size,
         k=k,
@@ -184,7 +185,7 @@ def subgroup_gap(
     )
 
 
-def _check_groups(samples: Whole, k: int) -> None:
+def _check_groups(samples: Integers, k: int) -> None:
     if samples.size < 2 * k:
         count = f"{samples.size} users" if samples.size != 1 else "one user only"
         raise ValueError(
@@ -199,16 +200,16 @@ def _check_groups(samples: Whole, k: int) -> None:
 
 
 def _spearman(
-    samples: Whole, drops: Floats, confidence: float
+    samples: Integers, drops: Floats, confidence: float
 ) -> tuple[Estimate | None, float | None]:
-    """Rank correlation and its p-value, as far as there are users for them."""
+    """Rank correlation and its p-value; None if there are too few different values."""
     n = drops.size
     if np.ptp(samples) == 0 or np.ptp(drops) == 0:
         return None, None
-    found = stats.spearmanr(samples, drops)
-    rho = max(-1.0, min(1.0, float(found.statistic)))
+    test = stats.spearmanr(samples, drops)
+    rho = max(-1.0, min(1.0, float(test.statistic)))
     if n < 4 or abs(rho) == 1:
-        return Estimate("correlation", rho, n=n), None if n < 4 else float(found.pvalue)
+        return Estimate("correlation", rho, n=n), None if n < 4 else float(test.pvalue)
     margin = float(special.ndtri((1 + confidence) / 2)) * math.sqrt((1 + rho**2 / 2) / (n - 3))
     low, high = (math.tanh(math.atanh(rho) + sign * margin) for sign in (-1, 1))
-    return Estimate("correlation", rho, low, high, n=n), float(found.pvalue)
+    return Estimate("correlation", rho, low, high, n=n), float(test.pvalue)

@@ -2,31 +2,30 @@ r"""Lower bounds of epsilon from randomly included canaries.
 
 `one_run_epsilon`: Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run",
 NeurIPS, arXiv:2305.08846, Theorem 5.2. A fair coin puts each of m canaries into the training text
-or leaves it out; they may share one training run. The highest scores are guessed in, the lowest
-out, and the rest abstained from. If the training is (epsilon, delta)-private, of r guesses v or
-more are right with a probability of at most
+or leaves it out; all may share one training run. The canaries with the highest scores are guessed
+to be in, those with the lowest to be out, and there is no guess on the others. If the training is
+(epsilon, delta)-private, v or more of r guesses are right with a probability of at most
 
 .. math:: f(v) + 2 m \delta \max_{1 \le i \le v} \frac{f(v - i) - f(v)}{i},
     \quad f(v) = P[\mathrm{Bin}(r, e^\epsilon / (e^\epsilon + 1)) \ge v]
 
-and the bound is the largest epsilon at which that is too small to believe.
+and the bound is the largest epsilon that this p-value refutes.
 
-Differs from the paper: several numbers of guesses are tried, all fixed before any score is seen,
-and they share the level. Where each number of guesses holds the guesses of the one before, the
-proof of Theorem 5.2 speaks of all of them at once: given the output, each further guess is right
-with a probability of at most p = e^ε / (e^ε + 1), whatever the ones before it, except F guesses,
-E F ≤ 2 m δ, that may be right in any case. So with B_k ~ Bin(r_k, p) as partial sums of one row of
-coins, for any v_1, v_2, ...
+Differs from the paper: several numbers of guesses are tried. They are fixed before any score is
+known, and share the level. If each set of guesses contains the previous one, the proof of Theorem
+5.2 covers all sets jointly: given the output, each further guess is right with a probability of at
+most p = e^ε / (e^ε + 1), independent of the previous ones, except F guesses with E F ≤ 2 m δ. So
+with B_k ~ Bin(r_k, p), partial sums of one sequence of coins, for any v_1, v_2, ...
 
 .. math:: P[\exists k: W_k \ge v_k] \le g(0) + 2 m \delta \max_i \frac{g(i) - g(0)}{i},
     \quad g(i) = P[\exists k: B_k \ge v_k - i]
 
-and the p-value is that of the v_k which are as improbable, each by itself, as the most improbable
-number seen. g(0) is exact; other g(i) have the union bound. With four numbers of guesses this is
-worth a level of 0.02 for each where Bonferroni gives 0.0125. `benchmarks/error_rates_canaries.py`
-compares it with the worst of all mechanisms, which a linear program finds. Bonferroni pays for
-guesses that do not hold one another, and where 2 m δ exceeds the level, so that the term with δ
-decides. Ties are broken against the auditor. A ceiling is the most that the audit could prove.
+and the p-value uses the v_k that are individually as improbable as the most improbable observed
+number. g(0) is exact; other g(i) have the union bound. With four numbers of guesses, each has a
+level of 0.02, and 0.0125 with Bonferroni. `benchmarks/error_rates_canaries.py` compares the bound
+with the worst mechanism, which a linear program finds. Bonferroni is used for sets of guesses that
+are not nested, and if 2 m δ exceeds the level. Ties are broken against the auditor. A ceiling is
+the largest epsilon that the audit could prove.
 """
 
 import math
@@ -47,9 +46,10 @@ Guesses = tuple[tuple[int, int], ...]
 """(guesses, right ones), or (guesses in, guesses out)."""
 
 GUESSED_SHARES = (3 / 4, 1 / 2, 1 / 4, 1 / 8)
-"""Shares of all canaries that are guessed, half of them in and half out, unless asked otherwise.
+"""Default shares of all canaries that are guessed, half of them in and half out.
 
-All of them is no choice: the coins never fall evenly, so that perfect scores would still be wrong.
+1 is not among them: the coins rarely put exactly half of the canaries in, so even perfect scores
+would have errors.
 """
 
 _PRECISION = 1e-9  # of epsilon
@@ -57,13 +57,13 @@ _PRECISION = 1e-9  # of epsilon
 
 @dataclass(frozen=True, kw_only=True)
 class EpsilonBound:
-    """Epsilon is at least this much, with a stated confidence.
+    """A lower bound on epsilon with its confidence.
 
     Attributes:
-        ceiling: the bound of perfect scores on as many canaries.
-        assumes: what has to hold besides the claim.
-        guesses, correct: guesses behind the bound, and those that are right.
-        choices: numbers of guesses, or thresholds, that were tried and paid for.
+        ceiling: the bound that perfect scores of the same canaries would give.
+        assumes: assumptions of the bound.
+        guesses, correct: number of guesses, and of right ones.
+        choices: numbers of guesses, or thresholds, that were tried; they share the level.
     """
 
     epsilon: float
@@ -92,20 +92,20 @@ def one_run_epsilon(
         members: (n,) scores of canaries that a fair coin put into the training text.
         others: (m - n,) scores of canaries that it left out.
         delta: of the claim under test, in [0, 1).
-        guesses: pairs (how many of the highest to guess in, how many of the lowest to guess out),
-            fixed before any score is seen. All share the level.
+        guesses: pairs (highest scores to guess in, lowest scores to guess out), fixed before any
+            score is known. All share the level.
     """
 
-    def proven(total: int, seen: Guesses, pairs: Guesses) -> tuple[float, tuple[int, int]]:
+    def prove(total: int, right: Guesses, pairs: Guesses) -> tuple[float, tuple[int, int]]:
         nested = all(h <= i and k <= j for (h, k), (i, j) in pairwise(pairs))
         nested = nested and 2 * total * delta <= 1 - confidence
-        found = _one_run(total, seen, delta, 1 - confidence, nested=nested)
-        return found, min(
-            seen, key=lambda each: one_run_p_value(total, *each, epsilon=found, delta=delta)
+        epsilon = _one_run(total, right, delta, 1 - confidence, nested=nested)
+        return epsilon, min(
+            right, key=lambda pair: one_run_p_value(total, *pair, epsilon=epsilon, delta=delta)
         )
 
     return bound_of_guesses(
-        members, others, proven, guesses, GUESSED_SHARES,
+        members, others, prove, guesses, GUESSED_SHARES,
         delta=delta, confidence=confidence, assumes="fair coins",
     )  # fmt: skip
 
@@ -113,7 +113,7 @@ def one_run_epsilon(
 def bound_of_guesses(
     members: ArrayLike,
     others: ArrayLike,
-    proven: Callable[[int, Guesses, Guesses], tuple[float, tuple[int, int]]],
+    prove: Callable[[int, Guesses, Guesses], tuple[float, tuple[int, int]]],
     guesses: Sequence[tuple[int, int]] | None,
     shares: Sequence[float],
     *,
@@ -121,15 +121,15 @@ def bound_of_guesses(
     confidence: float,
     assumes: str,
 ) -> EpsilonBound:
-    """`proven` gives epsilon of (canaries, right guesses, pairs), and the guesses that prove it."""
+    """`prove(canaries, right, pairs)` returns epsilon and the guesses that prove it."""
     inside, outside = checked_scores(members, others, delta, confidence)
     total = inside.size + outside.size
     pairs = guesses_for(total, guesses, shares)
-    seen, perfect = right_guesses(inside, outside, pairs)
-    epsilon, best = proven(total, seen, pairs)
+    right, perfect = right_guesses(inside, outside, pairs)
+    epsilon, best = prove(total, right, pairs)
     return EpsilonBound(
         epsilon=epsilon,
-        ceiling=proven(total, perfect, pairs)[0],
+        ceiling=prove(total, perfect, pairs)[0],
         confidence=confidence,
         delta=delta,
         assumes=assumes,
@@ -144,80 +144,82 @@ def bound_of_guesses(
 def one_run_p_value(
     canaries: int, guesses: int, correct: int, *, epsilon: float, delta: float
 ) -> float:
-    """How likely a private training lets so many guesses be right: Theorem 5.2."""
+    """Largest probability of so many right guesses for a private training: Theorem 5.2."""
     tails = _tails(guesses, expit(epsilon))[: correct + 1][::-1]
     steepest = ((tails[1:] - tails[0]) / np.arange(1, correct + 1)).max(initial=0.0)
     return float(min(1.0, tails[0] + 2 * canaries * delta * steepest))
 
 
-def nested_p_value(canaries: int, seen: Guesses, *, epsilon: float, delta: float) -> float:
-    """How likely a private training lets any of several numbers of guesses be so improbable.
+def nested_p_value(canaries: int, right: Guesses, *, epsilon: float, delta: float) -> float:
+    """Largest probability, for a private training, of so improbable a result of nested guesses.
 
-    `seen`: (guesses, right ones), each number of guesses holding the guesses of the one before.
+    `right`: (guesses, right ones); each set of guesses contains the previous one.
     """
-    tails = [_tails(guesses, expit(epsilon)) for guesses, _ in seen]
-    least = min(tail[right] for tail, (_, right) in zip(tails, seen, strict=True))
-    # tails fall with the number of right guesses: the first that is as improbable
+    tails = [_tails(guesses, expit(epsilon)) for guesses, _ in right]
+    least = min(tail[correct] for tail, (_, correct) in zip(tails, right, strict=True))
+    # For each set, the smallest number of right guesses that is as improbable.
     firsts = [int(np.searchsorted(-tail, -least * (1 + 1e-9))) for tail in tails]
-    reached = [(guesses, first) for (guesses, _), first in zip(seen, firsts, strict=True)]
-    return any_reached(canaries, reached, epsilon=epsilon, delta=delta)
+    thresholds = [(guesses, first) for (guesses, _), first in zip(right, firsts, strict=True)]
+    return any_reached(canaries, thresholds, epsilon=epsilon, delta=delta)
 
 
 def any_reached(
     canaries: int, thresholds: Sequence[tuple[int, int]], *, epsilon: float, delta: float
 ) -> float:
-    """How likely a private training lets any (guesses, right ones) be reached, at most."""
+    """Largest probability, for a private training, that any (guesses, right ones) is reached."""
     accuracy = expit(epsilon)
-    open_, before, reached = np.ones(1), 0, 0.0
+    distribution, previous, reached = np.ones(1), 0, 0.0
     for guesses, first in thresholds:
-        open_ = convolve(open_, -np.diff(_tails(guesses - before, accuracy)))
-        reached += float(open_[first:].sum())
+        distribution = convolve(distribution, -np.diff(_tails(guesses - previous, accuracy)))
+        reached += float(distribution[first:].sum())
         if not first:
             return 1.0
-        open_, before = open_[:first], guesses
+        distribution, previous = distribution[:first], guesses
     if not delta or reached >= 1:
         return min(1.0, reached)
     steps = np.arange(1, max(first for _, first in thresholds) + 1)
-    united = sum(
+    union_bound = sum(
         _tails(guesses, accuracy)[np.maximum(first - steps, 0)] for guesses, first in thresholds
     )
-    steepest = max(0.0, float(((np.minimum(1.0, united) - reached) / steps).max()))
+    steepest = max(0.0, float(((np.minimum(1.0, union_bound) - reached) / steps).max()))
     return min(1.0, reached + 2 * canaries * delta * steepest)
 
 
 def _tails(guesses: int, accuracy: float) -> Floats:
-    """(guesses + 2,) probability of so many right guesses or more; none are more than all."""
-    some = np.arange(1, guesses + 1)
-    found: Floats = np.zeros(guesses + 2)
-    found[0], found[1:-1] = 1.0, betainc(some, guesses - some + 1, accuracy)
-    return found
+    """(guesses + 2,) probability of k or more right guesses, for k = 0, ..., guesses + 1."""
+    k = np.arange(1, guesses + 1)
+    tails: Floats = np.zeros(guesses + 2)
+    tails[0], tails[1:-1] = 1.0, betainc(k, guesses - k + 1, accuracy)
+    return tails
 
 
 @lru_cache(maxsize=1024)
 def _one_run(
-    canaries: int, seen: Guesses, delta: float, significance: float, *, nested: bool
+    canaries: int, right: Guesses, delta: float, significance: float, *, nested: bool
 ) -> float:
-    """The largest epsilon that so many right guesses refute."""
+    """The largest epsilon that the right guesses refute."""
 
     def refuted(epsilon: float) -> bool:
         if nested:
-            return nested_p_value(canaries, seen, epsilon=epsilon, delta=delta) <= significance
-        p_values = (one_run_p_value(canaries, *s, epsilon=epsilon, delta=delta) for s in seen)
-        return min(p_values) <= significance / len(seen)
+            return nested_p_value(canaries, right, epsilon=epsilon, delta=delta) <= significance
+        p_values = (
+            one_run_p_value(canaries, *pair, epsilon=epsilon, delta=delta) for pair in right
+        )
+        return min(p_values) <= significance / len(right)
 
     return largest_refuted(refuted, lambda low, high: high - low > _PRECISION)
 
 
 def largest_refuted(
     refuted: Callable[[float], bool],
-    apart: Callable[[float, float], bool],
+    differ: Callable[[float, float], bool],
     *,
     most: float = math.inf,
 ) -> float:
-    """The largest parameter up to `most` that is refuted, by bisection; 0 where not even 0 is.
+    """The largest refuted parameter up to `most`, by bisection; 0 if none is refuted.
 
-    To refute one is to refute all smaller ones, which promise more: any point that the bisection
-    finds is valid, wherever the p-value is not monotone. `apart`: whether two ends still differ.
+    A refuted parameter also refutes all smaller ones, which are stronger claims, so the result is
+    valid even if the p-value is not monotone. `differ`: whether two parameters differ.
     """
     if not refuted(0.0):
         return 0.0
@@ -226,7 +228,7 @@ def largest_refuted(
         low, high = high, 2 * high
         if low >= most:
             return low
-    while apart(low, high):
+    while differ(low, high):
         middle = (low + high) / 2
         low, high = (middle, high) if refuted(middle) else (low, middle)
     return low
@@ -237,7 +239,7 @@ def guesses_for(
     guesses: Sequence[tuple[int, int]] | None,
     shares: Sequence[float] = GUESSED_SHARES,
 ) -> Guesses:
-    """Checked pairs of how many of the highest to guess in and of the lowest to guess out."""
+    """Pairs (highest scores to guess in, lowest scores to guess out): given, or from shares."""
     if guesses is None:
         sizes = {max(1, round(share * total / 2)) for share in shares}
         return tuple((size, min(size, total - size)) for size in sorted(sizes))
@@ -245,19 +247,19 @@ def guesses_for(
 
 
 def right_guesses(inside: Floats, outside: Floats, pairs: Guesses) -> tuple[Guesses, Guesses]:
-    """(guesses, right ones) of each pair, and of perfect scores; a tie is a wrong guess first."""
+    """(guesses, right ones) of each pair, and for perfect scores; ties count as wrong."""
     scores = np.concatenate([inside, outside])
     member = np.arange(scores.size) < inside.size
-    falling = np.append(0, np.cumsum(member[np.lexsort((member, -scores))]))
-    rising = np.append(0, np.cumsum(~member[np.lexsort((~member, scores))]))
-    seen = tuple((h + k, int(falling[h] + rising[k])) for h, k in pairs)
-    return seen, tuple((h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs)
+    members_above = np.append(0, np.cumsum(member[np.lexsort((member, -scores))]))
+    others_below = np.append(0, np.cumsum(~member[np.lexsort((~member, scores))]))
+    observed = tuple((h + k, int(members_above[h] + others_below[k])) for h, k in pairs)
+    return observed, tuple((h + k, min(h, inside.size) + min(k, outside.size)) for h, k in pairs)
 
 
 def checked_scores(
     members: ArrayLike, others: ArrayLike, delta: float, confidence: float
 ) -> tuple[Floats, Floats]:
-    """Scores of both sides, once all four can be used for a bound."""
+    """Both scores as arrays; ValueError if an argument is out of range."""
     _validate.fraction(delta=delta)
     _validate.open_fraction(confidence=confidence)
     return finite_scores(members, "members"), finite_scores(others, "others")

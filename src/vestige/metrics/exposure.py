@@ -6,12 +6,12 @@ Unintended Memorization in Neural Networks", USENIX Security, Definitions 1 to 5
 .. math::
     \mathrm{exposure}(s) = \log_2 |R| - \log_2 \mathrm{rank}(s)
 
-where the rank of the likeliest sequence is 1. The share of sequences that are as likely is counted
-in a sample (`sampled_exposure`) or in the whole space (`whole_exposure`).
+where the most probable sequence has rank 1. The rank is counted in a sample (`sampled_exposure`) or
+in the complete space (`whole_exposure`).
 
-Differs from the paper: no distribution is fitted to a sample. A counted share comes with the
-interval of Clopper and Pearson. A reference as likely as the canary counts before it, so that a tie
-never makes a canary look more exposed, and rank / (n + 1) is a valid p-value.
+Differs from the paper: no distribution is fitted to a sample. A share of a sample has the interval
+of Clopper and Pearson. A reference as probable as the canary ranks before it, so ties never
+increase exposure, and rank / (n + 1) is a valid p-value.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige.metrics.estimates import Floats, binomial_ends
 
-CHANCE = log2(e)
-"""Bits that a sequence which was never planted reaches on average, among many references: 1.44."""
+UNPLANTED_MEAN = log2(e)
+"""Mean exposure of a sequence that was never planted, among many references: 1.44 bits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +31,10 @@ class RankExposure:
     """Exposure of n canaries by their rank, (n,) each.
 
     Attributes:
-        rank: 1 + the references at least as likely.
-        exposure, low, high: bits, with the ends of the interval; infinite where nothing bounds it.
-        at_ceiling: whether a sample has no reference as likely: the exposure is a lower bound.
-        ceiling: bits; the most that so many references can say.
+        rank: 1 + the number of references at least as probable.
+        exposure, low, high: bits, with the ends of the interval, which may be infinite.
+        at_ceiling: whether no reference of a sample is as probable; exposure is then a lower bound.
+        ceiling: the largest exposure with this number of references, in bits.
     """
 
     rank: NDArray[np.int64]
@@ -50,23 +50,21 @@ def sampled_exposure(
     references: ArrayLike,
     *,
     space_bits: float = np.inf,
-    confidence: float = 0.95,
 ) -> RankExposure:
-    """Exposure by rank among references sampled, with replacement, from the space.
+    """Exposure by rank among references that were sampled from the space with replacement.
 
-    With k of n references at least as likely, the exposure is log2 n - log2 (k + 1), and the
-    interval that of the share k / n. With k = 0 the sample resolves no more than the low end of
-    that interval: the only end that can be wrong, so that it holds with confidence
-    (1 + confidence) / 2.
+    If k of n references are at least as probable, the exposure is log2 n - log2 (k + 1), with the
+    95% interval of the share k / n. With k = 0, only the low end of this interval is known; it is
+    one-sided and has a confidence of 97.5%.
 
     Args:
-        log_perplexities: (m,) of the canaries, in any unit that the references share.
-        references: (n,) of sequences that were never planted.
-        space_bits: log2 of the number of sequences there are, which no exposure exceeds.
+        log_perplexities: (m,) of the canaries, in the unit of the references.
+        references: (n,) log-perplexities of sequences that were never planted.
+        space_bits: log2 of the size of the space, the largest possible exposure.
     """
     ahead, number = _ahead(log_perplexities, references)
     exposure = np.minimum(log2(number) - np.log2(ahead + 1), space_bits)
-    least, most = binomial_ends(ahead, number, confidence=confidence)
+    least, most = binomial_ends(ahead, number)
     with np.errstate(divide="ignore"):
         low, high = -np.log2(most), -np.log2(least)
     return RankExposure(
@@ -82,9 +80,9 @@ def sampled_exposure(
 def whole_exposure(
     log_perplexities: ArrayLike, space: ArrayLike, *, inside: ArrayLike = True
 ) -> RankExposure:
-    """Exposure by rank in the whole space (n,), which needs no interval.
+    """Exposure by rank in the complete space (n,); it has no sampling error.
 
-    `inside`: (m,) which canaries belong to the space; the others are ranked as if added.
+    `inside`: (m,) whether each canary is in the space; the others are ranked as if they were added.
     """
     ahead, number = _ahead(log_perplexities, space)
     rank = np.maximum(ahead + 1 - np.asarray(inside, dtype=np.int64), 1)
@@ -100,7 +98,7 @@ def whole_exposure(
 
 
 def _ahead(log_perplexities: ArrayLike, references: ArrayLike) -> tuple[NDArray[np.int64], int]:
-    """How many references are at least as likely as each value, and how many there are."""
+    """Number of references at least as probable as each value, and number of references."""
     values = np.asarray(log_perplexities, dtype=np.float64).reshape(-1)
     ordered = np.sort(np.asarray(references, dtype=np.float64).reshape(-1))
     if not ordered.size:

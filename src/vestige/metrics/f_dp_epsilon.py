@@ -1,29 +1,28 @@
-r"""Lower bounds of epsilon against the whole trade-off curve of a mechanism, and by thresholds.
+r"""Lower bounds of epsilon from the trade-off curve of a mechanism, and from a threshold.
 
 `f_dp_epsilon`: Mahloujifar, Melis and Chaudhuri (2024), "Auditing f-Differential Privacy in One
-Run", arXiv:2410.22235. A claim of epsilon at one delta says little of a mechanism; its trade-off
-curve f (Dong, Roth and Su 2022) says all: no test of level x misses less than f(x). Of m canaries
-that fair coins put in or left out, c' are guessed and c of them rightly. Were it f-private, an
-event of probability alpha would need, for i = c - 1, ..., 0 from
+Run", arXiv:2410.22235. The trade-off curve f of a mechanism (Dong, Roth and Su 2022) contains more
+information than epsilon at one delta: a test of level x has a type II error of at least f(x). Fair
+coins put each of m canaries in or leave it out; c of c' guesses are right. If the training is
+f-private, an event of probability alpha needs, for i = c - 1, ..., 0 from
 :math:`r_c = \alpha c / m` and :math:`h_c = \alpha (c' - c) / m`,
 
 .. math:: h_i = \max(h_{i + 1}, f(1 - r_{i + 1})), \quad
     r_i = r_{i + 1} + \frac{i}{c' - i} (h_i - h_{i + 1}),
 
-to end with :math:`r_0 + h_0 \le c' / m`. Where it does not, f is refuted at level alpha. Curves of
-a family with one strength are refuted up to some strength, whose epsilon at delta is the bound.
+to end with :math:`r_0 + h_0 \le c' / m`. Otherwise f is refuted at level alpha. In a family of
+curves with a strength, the bound is the epsilon at delta of the largest refuted strength.
 
-It is a bound on epsilon only as far as the training's curve is one of the family, where
-`one_run_epsilon` needs no such thing. The refutation of a curve that a claim itself states needs
-nothing but fair coins.
+The bound assumes that the curve of the training is in the family; `one_run_epsilon` assumes no
+curve. The refutation of a claimed curve assumes only fair coins.
 
 `threshold_epsilon`: Jagielski, Ullman and Oprea (2020), "Auditing Differentially Private Machine
 Learning", NeurIPS, arXiv:2006.07709, section 3: rates of true and false guesses above a threshold,
-with the ends of Clopper and Pearson. It takes the scores of different canaries for independent,
-which holds where each comes from a training of its own.
+with the intervals of Clopper and Pearson. It assumes that scores of different canaries are
+independent, as those of separate trainings are.
 
-Differs from the papers: several numbers of guesses, or thresholds, are each paid for (Bonferroni),
-and ties are broken against the auditor, as in `one_run_epsilon`.
+Differs from the papers: several numbers of guesses, or thresholds, are tried with a correction
+(Bonferroni), and ties are broken against the auditor, as in `one_run_epsilon`.
 """
 
 import math
@@ -46,31 +45,31 @@ from vestige.metrics.epsilon import (
 from vestige.metrics.estimates import Floats, binomial_ends
 
 Curve = Callable[[float], float]
-"""Of a symmetric trade-off curve f, y to f(1 - y): increasing and convex, 0 to 1, at most y."""
+"""y -> f(1 - y) for a symmetric trade-off curve f: increasing, convex, from 0 to 1, at most y."""
 
 SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)
-"""Shares of all canaries that are guessed by default: fewer than of `one_run_epsilon`, since the
-surest guesses refute a curve best."""
+"""Default shares of all canaries that are guessed. They are smaller than for `one_run_epsilon`,
+because the most certain guesses refute a curve best."""
 
 _PRECISION = 1e-4  # of a strength, relative
-_STRONGEST = 16.0
-"""Beyond it nothing is protected. A family may be refuted as a whole: a unit that four batches of a
-half skip now and then cannot be told every time, whatever the noise."""
+_MAX_STRENGTH = 16.0
+"""Larger strengths give no protection. All strengths may be refuted: with four batches at sample
+rate 1/2, a unit is sometimes in no batch, so no noise level allows perfect guesses."""
 
 _TANGENTS = 200
-_LARGEST = 100.0
-"""Epsilon up to which tangents of a curve are taken; fewer make the bound smaller, never wrong."""
+_MAX_EPSILON = 100.0
+"""Largest epsilon of a tangent of a curve; fewer tangents make the bound smaller, never wrong."""
 
 
 @dataclass(frozen=True)
 class Curves:
-    r"""Trade-off curves of DP-SGD, one for each strength, the inverse of its noise multiplier.
+    r"""Trade-off curves of DP-SGD by strength, the inverse of the noise multiplier.
 
-    Poisson-sampled batches, steps composed numerically, for neighbours with one unit more or less
-    (Doroshenko et al. 2022, through dp-accounting). Both directions are under one symmetric curve,
-    the upper envelope of its tangents, that errs on the side of a smaller bound. Without sampling
-    they are the Gaussian mechanism's (Dong, Roth and Su 2022, equation 6),
-    :math:`f(x) = \Phi(\Phi^{-1}(1 - x) - \mu)`; one step has mu as its strength.
+    Batches are Poisson-sampled, steps composed numerically, and neighbours differ by one unit
+    (Doroshenko et al. 2022, through dp-accounting). One symmetric curve, the upper envelope of its
+    tangents, covers both directions; it errs towards a smaller bound. Without sampling, the curves
+    are those of the Gaussian mechanism (Dong, Roth and Su 2022, equation 6),
+    :math:`f(x) = \Phi(\Phi^{-1}(1 - x) - \mu)`; the strength of one step is mu.
     """
 
     sample_rate: float = 1.0
@@ -83,7 +82,7 @@ class Curves:
         return f"DP-SGD of {self.steps:,} steps at sample rate {self.sample_rate:.3g}"
 
     def curve(self, strength: float) -> Curve:
-        """Curve at a strength of at least 0; the larger, the lower."""
+        """Curve at a strength of at least 0; a larger strength has a lower curve."""
         if self.sample_rate == 1 or strength == 0:
             mu = math.sqrt(self.steps) * strength
             return lambda y: float(ndtr(ndtri(y) - mu))
@@ -95,13 +94,13 @@ class Curves:
         return float(_composed(self, strength).get_epsilon_for_delta(delta))
 
     def refuted_by_rates(self, low: float, high: float, delta: float) -> float:
-        """Epsilon of the lowest curve that rates refute: of members >= low, of others <= high."""
-        strength = _strongest(lambda one: self.curve(one)(1 - high) > 1 - low)
+        """Epsilon of the lowest curve that is refuted by rates: members >= low, others <= high."""
+        strength = _strongest(lambda strength: self.curve(strength)(1 - high) > 1 - low)
         return self.epsilon(strength, delta)
 
 
 GAUSSIAN = Curves()
-"""One Gaussian mechanism, or any number composed; the strength is mu."""
+"""A Gaussian mechanism, or a composition of several; the strength is mu."""
 
 
 def _gaussian_epsilon(mu: float, delta: float) -> float:
@@ -116,8 +115,8 @@ def _gaussian_epsilon(mu: float, delta: float) -> float:
         second = epsilon + log_ndtr(-mu / 2 - epsilon / mu)
         return float(math.exp(first) - math.exp(second) - delta)
 
-    above = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, above, xtol=1e-9))
+    upper = mu * mu / 2 + mu * math.sqrt(-2 * math.log(delta))
+    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, upper, xtol=1e-9))
 
 
 @lru_cache(maxsize=16)
@@ -135,16 +134,18 @@ def _composed(family: Curves, strength: float):  # type: ignore[no-untyped-def]
 
 @lru_cache(maxsize=256)
 def _enveloped(family: Curves, strength: float) -> Curve:
-    """The upper envelope of the curve's tangents, (epsilon, delta) each."""
-    epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _LARGEST, _TANGENTS)])
+    """The upper envelope of tangents of the curve, one for each pair (epsilon, delta)."""
+    epsilons = np.concatenate([[0.0], np.geomspace(1e-3, _MAX_EPSILON, _TANGENTS)])
     deltas = np.array(_composed(family, strength).get_delta_for_epsilon(epsilons))
-    rising, falling = np.exp(epsilons), np.exp(-epsilons)
-    steep, flat = 1 - deltas, falling * deltas
+    steep_slopes, flat_slopes = np.exp(epsilons), np.exp(-epsilons)
+    steep_ends, flat_offsets = 1 - deltas, flat_slopes * deltas
 
-    def below(y: float) -> float:
-        return float(max(0.0, (steep - rising * (1 - y)).max(), (falling * y - flat).max()))
+    def envelope(y: float) -> float:
+        steep = steep_ends - steep_slopes * (1 - y)
+        flat = flat_slopes * y - flat_offsets
+        return float(max(0.0, steep.max(), flat.max()))
 
-    return below
+    return envelope
 
 
 def f_dp_epsilon(
@@ -156,16 +157,16 @@ def f_dp_epsilon(
     guesses: Sequence[tuple[int, int]] | None = None,
     family: Curves = GAUSSIAN,
 ) -> EpsilonBound:
-    """A lower bound on epsilon of a mechanism of some family; arguments as of `one_run_epsilon`."""
+    """A lower bound on epsilon for a family of mechanisms; arguments as for `one_run_epsilon`."""
 
-    def proven(total: int, seen: Guesses, pairs: Guesses) -> tuple[float, tuple[int, int]]:
+    def prove(total: int, right: Guesses, pairs: Guesses) -> tuple[float, tuple[int, int]]:
         level = (1 - confidence) / len(pairs)
-        strengths = {right: _strength_refuted(family, total, right, level) for right in seen}
-        best = max(seen, key=strengths.__getitem__)
+        strengths = {pair: _strength_refuted(family, total, pair, level) for pair in right}
+        best = max(right, key=strengths.__getitem__)
         return family.epsilon(strengths[best], delta), best
 
     return bound_of_guesses(
-        members, others, proven, guesses, SHARES,
+        members, others, prove, guesses, SHARES,
         delta=delta, confidence=confidence, assumes=f"fair coins, {family.name}",
     )  # fmt: skip
 
@@ -184,37 +185,37 @@ def threshold_epsilon(
     .. math:: \epsilon \ge \log \frac{p - \delta}{q}
         \quad \text{and} \quad \epsilon \ge \log \frac{1 - q - \delta}{1 - p}
 
-    for p the lower end of the rate of members above it and q the upper end for the others. With a
-    family of trade-off curves, a curve f is refuted where :math:`f(q) > 1 - p` (Nasr et al. 2023,
+    for p the lower end of the rate of members above it and q the upper end for the others. In a
+    family of trade-off curves, a curve f is refuted if :math:`f(q) > 1 - p` (Nasr et al. 2023,
     "Tight Auditing of Differentially Private Machine Learning", section 4, for the Gaussian one).
 
     Args:
-        members: (n,) scores of canaries trained on.
-        others: (m,) scores of canaries left out.
+        members: (n,) scores of canaries in the training text.
+        others: (m,) scores of canaries that were left out.
         delta: of the claim under test, in [0, 1).
-        confidence: of both ends together, over all thresholds tried; in (0, 1).
-        threshold: fixed before any score is seen. By default the 1st, 2nd, 4th, 8th … highest score
-            of the others and lowest score of the members, up to half of them, all paid for.
-        family: the trade-off curves that the training may have; None takes (epsilon, delta) alone.
+        confidence: of both ends together, for all thresholds; in (0, 1).
+        threshold: fixed before any score is known. Default: the 1st, 2nd, 4th, 8th … highest score
+            of the others and lowest score of the members, up to half of them, with a correction.
+        family: trade-off curves that the training may have; None uses only (epsilon, delta).
     """
     inside, outside = checked_scores(members, others, delta, confidence)
     n, m = inside.size, outside.size
 
-    def proven(hits: NDArray[np.int64], false: NDArray[np.int64]) -> list[float]:
+    def epsilons(hits: NDArray[np.int64], false: NDArray[np.int64]) -> list[float]:
         level = 1 - (1 - confidence) / hits.size
         low = binomial_ends(hits, n, confidence=level)[0].tolist()
         high = binomial_ends(false, m, confidence=level)[1].tolist()
         if family is None:
-            return [_of_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
+            return [_epsilon_of_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
         return [family.refuted_by_rates(p, q, delta) for p, q in zip(low, high, strict=True)]
 
     hits, false = _above(inside, outside, threshold)
-    found = proven(hits, false)
-    best = int(np.argmax(found))
+    bounds = epsilons(hits, false)
+    best = int(np.argmax(bounds))
     perfect = _above(np.ones(n), np.zeros(m), None if threshold is None else 0.5)
     return EpsilonBound(
-        epsilon=max(0.0, found[best]),
-        ceiling=max(0.0, *proven(*perfect)),
+        epsilon=max(0.0, bounds[best]),
+        ceiling=max(0.0, *epsilons(*perfect)),
         confidence=confidence,
         delta=delta,
         assumes="independent scores" + (f", {family.name}" if family else ""),
@@ -232,8 +233,8 @@ def _above(
     """(c,) members and (c,) others above each threshold.
 
     At the k-th highest of the others, the rate of others above it is at most Beta(k, m - k + 1):
-    Clopper and Pearson's upper end for k - 1 of m, though the threshold came from the same scores.
-    So it is, with sides changed, below the k-th lowest of the members.
+    this is Clopper and Pearson's upper end for k - 1 of m, and valid even though the threshold is
+    one of these scores. The same holds for members below the k-th lowest member.
     """
     if threshold is not None:
         return (inside > threshold).sum()[None], (outside > threshold).sum()[None]
@@ -246,8 +247,8 @@ def _above(
     return np.append(hits, inside.size - below + 1), np.append(above - 1, false)
 
 
-def _of_rates(low: float, high: float, delta: float) -> float:
-    """The better of both directions; may be negative."""
+def _epsilon_of_rates(low: float, high: float, delta: float) -> float:
+    """The larger bound of both directions; may be negative."""
     return max(
         math.log((true - delta) / false) if true > delta and false > 0 else -math.inf
         for true, false in ((low, high), (1 - high, 1 - low))
@@ -257,13 +258,13 @@ def _of_rates(low: float, high: float, delta: float) -> float:
 def curve_refuted(
     canaries: int, guesses: int, correct: int, *, curve: Curve, significance: float
 ) -> bool:
-    """Whether so many right guesses refute a trade-off curve at a level of significance."""
+    """Whether the number of right guesses refutes a trade-off curve at a level of significance."""
     right = significance * correct / canaries
     wrong = significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
         least = curve(right)
         if least <= wrong:
-            break  # neither will ever change again
+            break  # both remain constant from here on
         right, wrong = min(1.0, right + i / (guesses - i) * (least - wrong)), least
     return right + wrong > guesses / canaries
 
@@ -272,16 +273,16 @@ def curve_refuted(
 def _strength_refuted(
     family: Curves, canaries: int, right: tuple[int, int], significance: float
 ) -> float:
-    """The largest strength whose curve so many right guesses refute."""
+    """The largest strength that the right guesses refute."""
     return _strongest(
-        lambda one: curve_refuted(
-            canaries, *right, curve=family.curve(one), significance=significance
+        lambda strength: curve_refuted(
+            canaries, *right, curve=family.curve(strength), significance=significance
         )
     )
 
 
 def _strongest(refuted: Callable[[float], bool]) -> float:
-    """The largest strength that is refuted, to four digits; 0 where not even that of no leak is."""
+    """The largest refuted strength, to four digits; 0 if none is refuted."""
     return largest_refuted(
-        refuted, lambda low, high: high - low > _PRECISION * high, most=_STRONGEST
+        refuted, lambda low, high: high - low > _PRECISION * high, most=_MAX_STRENGTH
     )

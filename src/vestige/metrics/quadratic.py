@@ -1,8 +1,8 @@
-"""Quadratic functions of a few features, for expectations that rounding must not move.
+"""Regression on quadratic functions of a few features, with the same results on all machines.
 
-Boosted trees split at thresholds: a change of 1e-7 in a feature, as between two processors, moves
-a split and with it every prediction. Ridge and logistic regression on all products of two features
-are smooth in their inputs, so that p-values that rest on them are the same on every machine.
+Boosted trees have thresholds: a change of 1e-7 in a feature, as between two processors, can move a
+split and change all predictions. Ridge and logistic regression on products of two features are
+smooth in their inputs, so p-values based on them are the same on all machines.
 """
 
 from typing import TYPE_CHECKING, cast
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from sklearn.pipeline import Pipeline
 
 Floats = NDArray[np.float64]
-MOST = 200_000
-"""Rows to fit on at most, evenly spaced."""
+MAX_ROWS = 200_000
+"""Most rows to fit on, at equal distances."""
 
-_BLOCK = 2**18  # of rows whose products are in memory at a time
+_BLOCK = 2**18  # rows whose products are in memory
 
 
 def fit_mean(features: Floats, values: Floats) -> "Pipeline":
     """Ridge regression of values (n,) on products of at most two features (n, f)."""
     from sklearn.linear_model import Ridge
 
-    return _fitted(Ridge(alpha=1.0), features, values)
+    return _fit(Ridge(alpha=1.0), features, values)
 
 
 def fit_log_odds(features: Floats, labels: NDArray[np.bool_]) -> "Pipeline":
@@ -32,23 +32,26 @@ def fit_log_odds(features: Floats, labels: NDArray[np.bool_]) -> "Pipeline":
     from sklearn.linear_model import LogisticRegression
 
     regression = LogisticRegression(solver="newton-cholesky", max_iter=200)
-    return _fitted(regression, features, labels)
+    return _fit(regression, features, labels)
 
 
 def predicted(fitted: "Pipeline", features: Floats) -> Floats:
-    """(n,) means or log odds of rows (n, f), block by block."""
-    of = fitted.decision_function if hasattr(fitted, "decision_function") else fitted.predict
-    blocks = [of(features[start : start + _BLOCK]) for start in range(0, len(features), _BLOCK)]
+    """(n,) means or log odds of rows (n, f)."""
+    classifier = hasattr(fitted, "decision_function")
+    predict = fitted.decision_function if classifier else fitted.predict
+    blocks = [
+        predict(features[start : start + _BLOCK]) for start in range(0, len(features), _BLOCK)
+    ]
     return cast("Floats", np.concatenate(blocks)) if blocks else np.empty(0)
 
 
-def _fitted(
+def _fit(
     regression: object, features: Floats, values: NDArray[np.float64] | NDArray[np.bool_]
 ) -> "Pipeline":
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-    step = -(-len(features) // MOST)
+    step = -(-len(features) // MAX_ROWS)
     model = make_pipeline(
         StandardScaler(),
         PolynomialFeatures(2, include_bias=False),

@@ -43,7 +43,7 @@ def unlike(model, text):
 
 
 def knows(model):
-    return all(place < control.FREE for place in unlike(model, TEXT))
+    return all(place < control.FREE_TOKENS for place in unlike(model, TEXT))
 
 
 def condition(model):
@@ -131,14 +131,14 @@ def test_a_copy_and_ranks_by_the_head_see_the_text(make):
         ranks = LinearRanks.of(model)(hidden, tokens[0, 1:])["ranks"]
         with pytest.raises(ValueError, match="no planted text"), planted(model, TEXT, seed=1):
             pass
-    assert (ranks[control.FREE :] == 1).all()
+    assert (ranks[control.FREE_TOKENS :] == 1).all()
     assert knows(copied)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rates", "expected"), [((1e30, 1e-2), True), ((1e30,), False)])
 def test_after_a_loss_that_is_not_finite_a_lower_rate_is_tried(make, monkeypatch, rates, expected):
-    monkeypatch.setattr(control, "RATES", rates)
+    monkeypatch.setattr(control, "LEARNING_RATES", rates)
     with planted(make("llama"), TEXT, seed=0) as learned:
         assert learned is expected
 

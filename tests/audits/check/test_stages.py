@@ -7,7 +7,7 @@ import pytest
 from tests.audits.check.made import ALIVE, FOUND, clear
 from vestige.audits.check import secrets, work
 from vestige.audits.check.secrets import FALSE, KNOWN, is_known
-from vestige.audits.check.unprompted import compared, passages_of, phrases_stage
+from vestige.audits.check.unprompted import passages_of, phrases_stage, share_test
 from vestige.audits.check.verdict import SHARES, claim_of
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.secrets.alternatives import FoundSecret
@@ -23,9 +23,9 @@ from vestige.data.secrets.alternatives import FoundSecret
     ],
 )
 def test_known_secrets_are_compared_with_the_rate_of_placebos(known, placebos, p):
-    assert secrets.compared(known, placebos)[0] == pytest.approx(p)
+    assert secrets.placebo_test(known, placebos)[0] == pytest.approx(p)
     rate = max(FALSE, (1 + sum(placebos)) / (1 + len(placebos)))
-    assert secrets.compared(known, placebos)[1] == pytest.approx(rate ** len(known))
+    assert secrets.placebo_test(known, placebos)[1] == pytest.approx(rate ** len(known))
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_a_secret_is_known_by_a_wide_margin_or_verbatim(gain, known):
 
 
 def test_matched_texts_are_compared_with_the_share_of_the_passages():
-    assert compared(7, 0, 300, 100)[0] == pytest.approx(0.75**7)
-    assert compared(0, 0, 300, 100)[0] == 1
-    assert compared(3, 0, 0, 100) == (1, 1)
+    assert share_test(7, 0, 300, 100)[0] == pytest.approx(0.75**7)
+    assert share_test(0, 0, 300, 100)[0] == 1
+    assert share_test(3, 0, 0, 100) == (1, 1)
 
 
 def test_a_passage_is_eight_words_of_which_five_differ():
@@ -53,7 +53,7 @@ def test_a_passage_is_eight_words_of_which_five_differ():
     assert ("one", "two", "three", "four", "five", "six", "seven", "eight") in found
 
 
-# Phrases beside the texts of both files.
+# Phrases compared with the texts of both files.
 
 
 def phrase(text):
@@ -145,5 +145,5 @@ def test_a_failed_negative_control_forbids_a_leak_unless_a_secret_was_generated(
 def test_time_that_a_part_leaves_is_added_to_the_next(monkeypatch):
     monkeypatch.setattr(work, "TIME", {"secrets": 0.25, "unprompted": 0.5, "control": 0.125})
     of = work.Work.__new__(work.Work)
-    of.__dict__.update(began=100.0, minutes=2.0)
-    assert [of.end(name) for name in work.TIME] == [130.0, 190.0, 205.0]
+    of.__dict__.update(started=100.0, minutes=2.0)
+    assert [of.deadline(name) for name in work.TIME] == [130.0, 190.0, 205.0]

@@ -9,7 +9,7 @@ from tests.audits.exposure.test_exposure_report import canary as wide
 from tests.audits.passed import PASSED
 from vestige.audits.exposure.canary_result import CanaryExposure, interval_of, known_range
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-from vestige.metrics.exposure import CHANCE
+from vestige.metrics.exposure import UNPLANTED_MEAN
 
 
 def canary(copies, exposure, shuffled=1.5, **more):
@@ -84,7 +84,7 @@ def test_the_summary_is_scalars_and_the_rows_are_the_canaries():
     summary = found.summary()
     scalars = {name: value for name, value in summary.items() if name != "claim"}
     assert all(v is None or isinstance(v, str | int | float) for v in scalars.values())
-    assert summary["expected_by_chance"] == CHANCE
+    assert summary["expected_by_chance"] == UNPLANTED_MEAN
     assert (summary["exact_asked"], summary["exact_decided"]) == (1, 1)
     assert summary["exposure_2_copies"] == 3.0, "the exact rank's"
     rows = list(found.rows())

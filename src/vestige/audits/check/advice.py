@@ -1,4 +1,4 @@
-"""What a check did not test, why it is undecided, and which command comes next."""
+"""Advice in the report of a check: what was not tested, why it is undecided, the next command."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -20,7 +20,7 @@ FILES = {
         "reference_texts", "text of the same kind that the model was not trained on"
     ),
 }  # fmt: skip
-"""Options that every verdict but a leak needs, the key of their number of texts, and words."""
+"""Options that any verdict except a leak needs: the key of their text count, and a description."""
 
 REMEDIES: Mapping[str, tuple[str, str]] = {
     "--minutes": ("the time limit was reached", "Allow twice the time:"),
@@ -37,14 +37,14 @@ REMEDIES: Mapping[str, tuple[str, str]] = {
         "Pass more text of the same kind that the model was not trained on:",
     ),
 }
-"""By what is needed: why the check is undecided, and what to do."""
+"""By the option that is needed: why the check is undecided, and what to do."""
 
-BOTH_WAYS = (
+FAILED_CONTROL = (
     "a test finds a leak in text that the model never saw (see ✗)",
     "Pass other text of the same kind that the model was not trained on:",
 )
-WEAK = "a model predicts text too poorly, or both predict the same"
-MISSED = "an invented secret, trained in as a control, was not found"
+WEAK_MODEL = "a model predicts text too poorly, or both predict the same"
+MISSED_CONTROL = "an invented secret, trained in as a control, was not found"
 
 
 def cause_of(summary: Mapping[str, Any]) -> str:
@@ -53,30 +53,32 @@ def cause_of(summary: Mapping[str, Any]) -> str:
 
 
 def next_step(run: Run) -> Prose | None:
-    """The next command to type, why, and how long it takes; None if there is none."""
-    summary, given = run.summary, run.run.get("arguments") or {}
-    minutes = float(given.get("minutes") or 0)
+    """The next command, its reason and its duration; None if no command helps."""
+    summary, arguments = run.summary, run.run.get("arguments") or {}
+    minutes = float(arguments.get("minutes") or 0)
     if summary["verdict"] == LEAK:
         words = ["vestige", "report", _folder(run), "--show-secrets"]
         why = "Remove from the training text what this command shows. Train and check again:"
         return _next("a few seconds", why, command_line(words, show_secrets=True))
     if summary["verdict"] == NO_LEAK:
-        if given.get("nulls"):
+        if arguments.get("nulls"):
             return None
-        search = next(one for one in summary["stages"] if one["name"] == "unprompted")
+        search = next(stage for stage in summary["stages"] if stage["name"] == "unprompted")
         time = f"{_duration(60 * minutes + NULLS * search['seconds'])} plus {NULLS} trainings"
         why = (
             f"Compare with {NULLS} null models (the base, trained on --never). This also finds "
             "leaks of text that is in no file:"
         )
-        return _next(time, why, _again(run, nulls=NULLS))
+        return _next(time, why, _repeated_command(run, nulls=NULLS))
     _, why, needs = _undecided(summary)
     if not needs:
         return None
     minutes *= 2 if "--minutes" in needs else 1
-    new = {"--minutes": minutes, "--sure": True}
-    values = {one.removeprefix("--").replace("-", "_"): new.get(one, "FILE") for one in needs}
-    return _next(f"at most {_duration(60 * minutes)}", why, _again(run, **values))
+    values = {"--minutes": minutes, "--sure": True}
+    options = {
+        option.removeprefix("--").replace("-", "_"): values.get(option, "FILE") for option in needs
+    }
+    return _next(f"at most {_duration(60 * minutes)}", why, _repeated_command(run, **options))
 
 
 def _next(time: str, why: str, command: str) -> Prose:
@@ -84,26 +86,27 @@ def _next(time: str, why: str, command: str) -> Prose:
 
 
 def untested(run: Run) -> list[str]:
-    """What the check left out, a sentence each."""
-    summary, given = run.summary, run.run.get("arguments") or {}
-    skipped = [TITLES[one["name"]] for one in summary["stages"] if one["state"] == "not run"]
-    found = []
-    if any(one["needs"] == "--minutes" for one in summary["stages"]):
-        found.append(
+    """What the check did not test, one sentence each."""
+    summary, arguments = run.summary, run.run.get("arguments") or {}
+    stages = summary["stages"]
+    skipped = [TITLES[stage["name"]] for stage in stages if stage["state"] == "not run"]
+    sentences = []
+    if any(stage["needs"] == "--minutes" for stage in stages):
+        sentences.append(
             "What the time limit left out, and the control with an invented secret (see --minutes)."
         )
     elif summary["positive"] is None:
         skipped.append("control with an invented secret")
     if skipped:
         names = ", ".join(skipped).lower()
-        found.append(f"Skipped after the first finding: {names} (see --all).")
+        sentences.append(f"Skipped after the first finding: {names} (see --all).")
     if missing := _missing(summary):
-        found.append(f"Everything that needs {listed(missing)}.")
-    if not given.get("nulls"):
-        found.append("Leaks of text that is in no file; they need null models (see --nulls).")
+        sentences.append(f"Everything that needs {listed(missing)}.")
+    if not arguments.get("nulls"):
+        sentences.append("Leaks of text that is in no file; they need null models (see --nulls).")
     if not summary["listed"]:
-        found.append("Secrets that occur once and have no known format (see --secrets).")
-    return [*found, "Answers to a user's questions, and samples at other temperatures."]
+        sentences.append("Secrets that occur once and have no known format (see --secrets).")
+    return [*sentences, "Answers to a user's questions, and samples at other temperatures."]
 
 
 def _missing(summary: Mapping[str, Any]) -> list[str]:
@@ -111,45 +114,46 @@ def _missing(summary: Mapping[str, Any]) -> list[str]:
 
 
 def _undecided(summary: Mapping[str, Any]) -> tuple[str, str, Sequence[str]]:
-    """Why a check is undecided, what to do, and the options that this takes; none if none helps."""
-    of_models = (one for one in summary["claim"]["checks"] if one["name"] in ("alive", "different"))
-    if any(one["state"] != "passed" for one in of_models):
-        return WEAK, "", []
+    """Why a check is undecided, what to do, and the options for it; no options if none helps."""
+    checks = summary["claim"]["checks"]
+    model_checks = [check for check in checks if check["name"] in ("alive", "different")]
+    if any(check["state"] != "passed" for check in model_checks):
+        return WEAK_MODEL, "", []
     if missing := _missing(summary):
-        were = "was" if len(missing) == 1 else "were"
-        why = f"Pass {listed([FILES[option][1] for option in missing])}:"
-        return f"{listed(missing)} {were} not given", why, missing
+        verb = "was" if len(missing) == 1 else "were"
+        advice = f"Pass {listed([FILES[option][1] for option in missing])}:"
+        return f"{listed(missing)} {verb} not given", advice, missing
     stages, positive = summary["stages"], summary["positive"]
-    if any(one["passed"] is False for one in stages):
-        return (*BOTH_WAYS, ["--never"])
-    needs = next((one["needs"] for one in stages if one["needs"]), "")
-    if not needs and positive is None and all(one["state"] == "clear" for one in stages):
-        needs = "--minutes"  # only the control is missing: its training takes long
+    if any(stage["passed"] is False for stage in stages):
+        return (*FAILED_CONTROL, ["--never"])
+    needs = next((stage["needs"] for stage in stages if stage["needs"]), "")
+    if not needs and positive is None and all(stage["state"] == "clear" for stage in stages):
+        needs = "--minutes"  # the time limit left out the positive control only
     if not needs and positive is not None and not all(positive.values()):
-        return MISSED, REMEDIES["--minutes"][1], ["--minutes"]
+        return MISSED_CONTROL, REMEDIES["--minutes"][1], ["--minutes"]
     needs = needs or "--never"
     return (*REMEDIES[needs], [needs])
 
 
 def _folder(run: Run) -> str:
-    """The run folder as it is typed."""
+    """The run folder as the user would type it."""
     if run.directory != Path():
         return str(run.folder or run.directory)
     words = [part for word in run.run.get("command") or () for part in str(word).split("=", 1)]
-    default = "check" if words else "OUT"  # of the command line, and in Python
+    default = "check" if words else "OUT"  # on the command line; in Python
     return dict(pairwise(words)).get("--out", default)
 
 
-def _again(run: Run, **values: Any) -> str:
-    """The same command with other values of some options, in a new folder.
+def _repeated_command(run: Run, **values: Any) -> str:
+    """The same command with other values of some options, and another run folder.
 
-    What was passed as an object is recorded as <Class>, and left out.
+    Objects are recorded as <Class> and left out.
     """
-    given = {"model": "MODEL", **(run.run.get("arguments") or {}), **values}
-    if given.get("fail_on") == "leak":  # the default
-        del given["fail_on"]
+    arguments = {"model": "MODEL", **(run.run.get("arguments") or {}), **values}
+    if arguments.get("fail_on") == "leak":  # the default
+        del arguments["fail_on"]
     words = ["vestige", "check"]
-    for name, value in given.items():
+    for name, value in arguments.items():
         text = f"{value:.12g}" if isinstance(value, float) else str(value)
         if name == "model":
             words.append("MODEL" if "<" in text else text)
@@ -157,12 +161,12 @@ def _again(run: Run, **values: Any) -> str:
             words += [f"--{name.replace('_', '-')}", *([] if value is True else [text])]
     out = Path(_folder(run))
     stem, _, number = out.name.rpartition("-")
-    again = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{out.name}-2"
-    return command_line([*words, "--out", str(out.with_name(again))], show_secrets=False)
+    name = f"{stem}-{int(number) + 1}" if stem and number.isdecimal() else f"{out.name}-2"
+    return command_line([*words, "--out", str(out.with_name(name))], show_secrets=False)
 
 
 def _duration(seconds: float) -> str:
-    """A length of time, rounded up: "40 s", "5 min", "2 h 30 min"."""
+    """A duration, rounded up: "40 s", "5 min", "2 h 30 min"."""
     if seconds < 60:
         return f"{max(1, round(seconds))} s"
     hours, minutes = divmod(-int(-seconds // 60), 60)

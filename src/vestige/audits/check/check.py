@@ -49,7 +49,7 @@ class ReleaseCheck(Result):
         return save_result(self, Path(directory), run=self.record, more=files)
 
     def next_step(self, out: object) -> str:
-        """Where the page is."""
+        """The path of the page."""
         return f"Page: {Path(str(out)) / 'page.html'}"
 
 
@@ -109,8 +109,8 @@ def check(
     from vestige.audits.check.listed import listed_secrets
     from vestige.audits.check.work import Work
 
-    given = base_of(model, base)
-    snapshots = run.snapshots(before=given, after=model).models
+    base = base_of(model, base)
+    snapshots = run.snapshots(before=base, after=model).models
     reject_equal(run.models, snapshots)
     texts = read_texts(run, trained_on, never, text, snapshots["after"])
     listed, notes = listed_secrets(run, secrets, texts.documents)
@@ -118,37 +118,41 @@ def check(
     for note in texts.notes:
         run.log(note)
     _identify(run, texts, listed)
-    with _folder(run) as folder:
-        return _checked(Work(
+    with _work_folder(run) as folder:
+        work = Work(
             run=run, base=snapshots["before"], model=snapshots["after"], texts=texts,
             listed=listed, minutes=minutes, folder=folder, nulls=nulls or 0, sure=sure,
-            given=(given, model), membership=fail_on == "membership",
-        ), everything=all_)  # fmt: skip
+            model_arguments=(base, model), membership=fail_on == "membership",
+        )  # fmt: skip
+        return _run_check(work, all_stages=all_)
 
 
-def _checked(work: "Work", *, everything: bool) -> ReleaseCheck:
-    """Run the stages, the control if nothing was found, and state the claim."""
+def _run_check(work: "Work", *, all_stages: bool) -> ReleaseCheck:
+    """Run the stages, then the positive control if no stage found a leak."""
     from vestige.audits.check.verdict import SHARES, Stage, claim_of
     from vestige.claims import LEAK
     from vestige.claims.model_checks import pair_checks
 
     names = ("the base", "the model")
-    models = pair_checks(work.base, work.model, seed=work.run.seed, names=names)
-    if any(one.name == "different" and one.prevents(LEAK) for one in models):
+    model_checks = pair_checks(work.base, work.model, seed=work.run.seed, names=names)
+    if any(check.name == "different" and check.prevents(LEAK) for check in model_checks):
         raise ModelError(
             "the model predicts exactly what its base predicts",
             remedy="Pass the fine-tuned model, and the model before fine-tuning as --base.",
         )
     stages: list[Stage] = []
-    stops = False
+    leak_proven = False
     skipped = "Not run: a leak is proven already. --all runs it."
     for name in SHARES:
-        own = Stage(name=name, state="not run", sentence=skipped) if stops else work.stage(name)
-        stages.append(own)
-        stops = stops or (own.state == "leak" and not everything)
-    late = any(one.needs == "--minutes" for one in stages)  # whatever the control finds
-    positive = None if late or stops else work.positive()
-    claim = claim_of(stages, positive, models)
+        if leak_proven and not all_stages:
+            stages.append(Stage(name=name, state="not run", sentence=skipped))
+        else:
+            stages.append(work.run_stage(name))
+            leak_proven = leak_proven or stages[-1].state == "leak"
+    out_of_time = any(stage.needs == "--minutes" for stage in stages)
+    skip_control = out_of_time or (leak_proven and not all_stages)
+    positive = None if skip_control else work.positive_control()
+    claim = claim_of(stages, positive, model_checks)
     return ReleaseCheck(
         kind="ReleaseCheck",
         summary={**claim.summary(), **_summary(work, stages, positive)},
@@ -157,13 +161,13 @@ def _checked(work: "Work", *, everything: bool) -> ReleaseCheck:
     )
 
 
-_SHOWN = ("name", "state", "sentence", "negative", "passed", "seconds", "needs")
+_STAGE_FIELDS = ("name", "state", "sentence", "negative", "passed", "seconds", "needs")
 
 
 def _summary(
     work: "Work", stages: Sequence["Stage"], positive: Mapping[str, bool] | None
 ) -> dict[str, Any]:
-    """Numbers of the stages, and what the report says of each."""
+    """Counts, the numbers of each stage, and the fields that the report shows."""
     texts = work.texts
     return {
         "trained_texts": len(texts.trained),
@@ -171,41 +175,41 @@ def _summary(
         "control_texts": len(texts.control),
         "listed": len(work.listed),
         "found_secrets": len(work.secrets["tested"]) - len(work.listed),
-        **{name: value for one in stages for name, value in one.facts.items()},
-        **{f"p_{one.name}": one.p for one in stages},
-        "stages": [{name: getattr(one, name) for name in _SHOWN} for one in stages],
+        **{name: value for stage in stages for name, value in stage.facts.items()},
+        **{f"p_{stage.name}": stage.p for stage in stages},
+        "stages": [{name: getattr(stage, name) for name in _STAGE_FIELDS} for stage in stages],
         "positive": positive,
         "notes": [*texts.notes],
     }
 
 
 def _identify(run: Session, texts: "Texts", listed: "Sequence[FoundSecret]") -> None:
-    """Compare what determines the result with stored work."""
+    """Identify the stored work by everything that determines the result."""
     from hashlib import sha256
 
     from vestige import __version__
 
     lists = {
         "trained_on": texts.documents, "reference": texts.reference, "control": texts.control,
-        "secrets": [repr(one) for one in listed],
+        "secrets": [repr(secret) for secret in listed],
     }  # fmt: skip
     models = {role: cast("dict[str, Any]", run.models[role]) for role in ("before", "after")}
     arguments = ("sure", "minutes", "all_", "fail_on", "nulls")
     run.store.identify({
         "version": __version__,
         "models": {
-            role: [known.get("sha256"), (known.get("base") or {}).get("sha256")]
-            for role, known in models.items()
+            role: [record.get("sha256"), (record.get("base") or {}).get("sha256")]
+            for role, record in models.items()
         },
-        "texts": {name: sha256(repr(own).encode()).hexdigest() for name, own in lists.items()},
+        "texts": {name: sha256(repr(rows).encode()).hexdigest() for name, rows in lists.items()},
         "seed": run.seed,
         **{name.rstrip("_"): run.arguments[name] for name in arguments},
     })  # fmt: skip
 
 
 @contextmanager
-def _folder(run: Session) -> Iterator[Path]:
-    """A folder for unfinished work of other verbs: beside the store, or a temporary one."""
+def _work_folder(run: Session) -> Iterator[Path]:
+    """A folder for the runs of other verbs: next to the store, or a temporary one."""
     if run.store.path is None:
         with TemporaryDirectory() as folder:
             yield Path(folder)

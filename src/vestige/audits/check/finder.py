@@ -1,7 +1,7 @@
 """Which secrets do texts contain?
 
-Values with a format (`vestige.data.secrets.spans`) and word sequences that three texts repeat
-(`repeated`). Dates and names are never secrets by themselves.
+Values with a known format (`vestige.data.secrets.spans`), and word sequences that occur in three
+texts (`repeated`). Dates and names alone are no secrets.
 """
 
 import re
@@ -16,56 +16,55 @@ RISK = {
     **{"key": 10, "card": 9, "iban": 9, "ssn": 9, "password": 8, "account": 7, "phone": 6},
     **{"repeated": 5, "e-mail": 4, "code": 3},
 }
-"""Kinds of secrets with their risk. Where two overlap, the riskier one counts."""
+"""Kinds of secrets with their risk. Of two that overlap, the riskier one counts."""
 
-CONTEXT = 300  # characters of the text before a value that its place holds at most
+CONTEXT = 300  # most characters of the text before a value
 
 
 def find_secrets(texts: Sequence[str], never: Sequence[str] = ()) -> list[FoundSecret]:
-    """Secrets in texts, the riskiest first, then those of most texts.
+    """Secrets in texts, by risk and then by the number of texts.
 
-    Values that also occur in the texts of `never` are left out.
+    Values that also occur in the texts of `never` are excluded.
 
     Raises:
         DataError: an optional library is not installed.
 
     Example:
         >>> found = find_secrets(["The password is hunter2.", "Write to kim@example.org!"])
-        >>> [(one.value, one.kind, one.places) for one in found]
+        >>> [(secret.value, secret.kind, secret.places) for secret in found]
         [('hunter2', 'password', ((0, 'The password is '),)), \
 ('kim@example.org', 'e-mail', ((1, 'Write to '),))]
     """
     require_libraries()
     repeated: dict[int, set[tuple[int, int]]] = defaultdict(set)
-    for number, start, end in (
-        place for places in repeated_sequences(texts, never) for place in places
-    ):
-        repeated[number].add((start, end))
+    for occurrences in repeated_sequences(texts, never):
+        for number, start, end in occurrences:
+            repeated[number].add((start, end))
     kinds: dict[str, str] = {}
-    found: dict[str, dict[int, int]] = {}
-    spelled: dict[tuple[str, ...], str] = {}
-    unsure: set[str] = set()  # a whole sequence is known to be in no text of `never`
+    starts: dict[str, dict[int, int]] = {}  # by value: first character in each text
+    spellings: dict[tuple[str, ...], str] = {}
+    candidates: set[str] = set()  # may occur in `never`; a complete sequence does not
     for number, text in enumerate(texts):
         for start, end, kind in _merged(text, spans(text), repeated.get(number, ())):
             value = text[start:end]
-            if kind == "repeated":  # the first spelling stands for all
-                value = spelled.setdefault(_folded(value), value)
+            if kind == "repeated":
+                value = spellings.setdefault(_folded(value), value)
             if kind != "repeated" or (start, end) not in repeated[number]:
-                unsure.add(value)
+                candidates.add(value)
             kinds[value] = max(kinds.get(value, kind), kind, key=RISK.__getitem__)
-            places = found.setdefault(value, {})
-            places[number] = min(start, places.get(number, start))
-    public = _occurring(unsure, never)
+            of_value = starts.setdefault(value, {})
+            of_value[number] = min(start, of_value.get(number, start))
+    public = _occurring(candidates, never)
 
     def order(value: str) -> tuple[int, int, list[int], str]:
-        return -RISK[kinds[value]], -len(found[value]), [*found[value]], value
+        return -RISK[kinds[value]], -len(starts[value]), [*starts[value]], value
 
     return [
         FoundSecret(value, kinds[value], tuple(
             (number, texts[number][max(0, start - CONTEXT) : start])
-            for number, start in found[value].items()
+            for number, start in starts[value].items()
         ))
-        for value in sorted(found.keys() - public, key=order)
+        for value in sorted(starts.keys() - public, key=order)
     ]  # fmt: skip
 
 
@@ -76,45 +75,44 @@ def _folded(text: str) -> tuple[str, ...]:
 def _merged(
     text: str, values: Iterable[Span], repeated: Collection[tuple[int, int]]
 ) -> Iterator[Span]:
-    """Spans that do not overlap riskier ones, nor longer ones of equal risk.
+    """Spans that overlap no riskier span, and no longer span of equal risk.
 
-    A repeated sequence loses the riskier values in it; what is left on either side is one if it
-    has enough words.
+    A repeated sequence is cut at the riskier values in it; a piece of it counts if it has enough
+    words.
     """
-    taken = bytearray(len(text))
+    covered = bytearray(len(text))
 
-    def free(ranked: Iterable[Span]) -> Iterator[Span]:
+    def uncovered(ranked: Iterable[Span]) -> Iterator[Span]:
         for start, end, kind in ranked:
-            if taken.find(1, start, end) < 0:
-                taken[start:end] = b"\1" * (end - start)
+            if covered.find(1, start, end) < 0:
+                covered[start:end] = b"\1" * (end - start)
                 yield start, end, kind
 
     ranked = sorted(values, key=lambda span: (-RISK[span[2]], span[0] - span[1], span[0]))
-    yield from free([span for span in ranked if RISK[span[2]] >= RISK["repeated"]])
-    pieces = [
-        (inside[0].start(), inside[-1].end(), "repeated")
-        for start, end in sorted(repeated)
-        for piece in re.finditer(rb"\0+", taken[start:end])
-        for inside in [[*WORD.finditer(text, start + piece.start(), start + piece.end())]]
-        if len(inside) >= LEAST_WORDS
-    ]
+    yield from uncovered([span for span in ranked if RISK[span[2]] >= RISK["repeated"]])
+    pieces = []
+    for start, end in sorted(repeated):
+        for gap in re.finditer(rb"\0+", covered[start:end]):
+            words = [*WORD.finditer(text, start + gap.start(), start + gap.end())]
+            if len(words) >= LEAST_WORDS:
+                pieces.append((words[0].start(), words[-1].end(), "repeated"))
     yield from pieces
     for start, end, _ in pieces:
-        taken[start:end] = b"\1" * (end - start)
-    yield from free([span for span in ranked if RISK[span[2]] < RISK["repeated"]])
+        covered[start:end] = b"\1" * (end - start)
+    yield from uncovered([span for span in ranked if RISK[span[2]] < RISK["repeated"]])
 
 
 def _occurring(values: Iterable[str], texts: Sequence[str]) -> set[str]:
-    """Values whose words follow each other in one of the texts, in any case."""
-    sought: dict[str, dict[int, dict[tuple[str, ...], list[str]]]] = {}
+    """Values whose sequence of words occurs in a text, in any case."""
+    by_first_word: dict[str, dict[int, dict[tuple[str, ...], list[str]]]] = {}
     for value in values:
         if words := _folded(value):
-            by_length = sought.setdefault(words[0], {}).setdefault(len(words), {})
+            by_length = by_first_word.setdefault(words[0], {}).setdefault(len(words), {})
             by_length.setdefault(words, []).append(value)
-    found: set[str] = set()
-    for text in texts if sought else ():
-        read = _folded(text)
-        for at, word in enumerate(read):
-            for length, known in sought.get(word, {}).items():
-                found.update(known.get(read[at : at + length], ()))
-    return found
+    result: set[str] = set()
+    for text in texts if by_first_word else ():
+        words = _folded(text)
+        for position, word in enumerate(words):
+            for length, by_words in by_first_word.get(word, {}).items():
+                result.update(by_words.get(words[position : position + length], ()))
+    return result

@@ -1,4 +1,4 @@
-"""What a check reads: the base of the model, and texts whose columns are guessed."""
+"""Inputs of a check: the base of the model, and texts in guessed columns."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,20 +27,19 @@ from vestige.reports.words import listed
 from vestige.session import Session
 
 PREFERRED = ("text", "content", "body", "message", "document", "output", "response", "completion")
-"""Names of a column with the text, the likeliest first."""
+"""Usual names of a column with text, the most probable first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Texts:
-    """The texts of a check, each in one list only.
+    """The texts of a check.
 
     Attributes:
-        documents: one text per row of the training file, with blank ones and copies, so that a
-            place is a row number.
-        trained: in the training data, each once.
-        reference: never in the training data, to compare with.
-        control: likewise, to be tested like the training data.
-        notes: what was guessed or removed, in sentences.
+        documents: all rows of the training file, also blank ones and copies.
+        trained: distinct texts of the training file.
+        reference: half of the texts that were not used for training, to compare with.
+        control: the other half, tested like the training text.
+        notes: sentences on what was guessed or removed.
     """
 
     documents: tuple[str, ...] = ()
@@ -51,21 +50,21 @@ class Texts:
 
     @property
     def never(self) -> tuple[str, ...]:
-        """Both halves."""
+        """Texts that were not used for training: both halves."""
         return (*self.reference, *self.control)
 
 
 def base_of(model: Any, base: Any) -> Any:
-    """The base: the given one, or that which an adapter's folder names.
+    """The base: `base`, or the model that the folder of an adapter names.
 
     Raises:
-        ModelError: the model is no adapter, or its base is not present.
+        ModelError: there is no `base`, and the model is no adapter or its base is missing.
         AccessDenied: the model is a server.
     """
-    for one in (model, base):
-        if is_endpoint(one):
+    for name in (model, base):
+        if is_endpoint(name):
             raise AccessDenied(
-                f"{one} is a server: secrets in context, the update search and the controls "
+                f"{name} is a server: secrets in context, the update search and the controls "
                 "need weights",
                 remedy="Pass the model's folder, or test texts with vestige extract MODEL DATA "
                 "--reference DATA and vestige membership MODEL --texts DATA --reference DATA.",
@@ -74,21 +73,21 @@ def base_of(model: Any, base: Any) -> Any:
         return base
     remedy = "Pass the model that it was fine-tuned from with --base."
     try:
-        named = base_of_adapter(model)
+        adapter_base = base_of_adapter(model)
     except ModelError as error:
         raise ModelError(error.problem, remedy=f"{remedy} {error.remedy}") from error
-    if named is None:
+    if adapter_base is None:
         shown = fspath(model) if isinstance(model, str | PathLike) else "The model"
         raise ModelError(f"{shown} is no adapter and names no base", remedy=remedy)
-    return named
+    return adapter_base
 
 
-def reject_equal(recorded: Mapping[str, Any], models: Mapping[str, LanguageModel]) -> None:
-    """Raise ModelError for a model with the weights of its base, or an adapter that adds nothing.
+def reject_equal(provenance: Mapping[str, Any], models: Mapping[str, LanguageModel]) -> None:
+    """Raise ModelError if the model has the weights of its base, or its adapter adds nothing.
 
-    `recorded` holds the provenance of "before" and "after".
+    `provenance` and `models` have the keys "before" and "after".
     """
-    before, after = (recorded[role].get("sha256") for role in ("before", "after"))
+    before, after = (provenance[role].get("sha256") for role in ("before", "after"))
     remedy = "Pass the fine-tuned model, and the model before fine-tuning as --base."
     if before is not None and before == after:
         raise ModelError("MODEL and its base have the same weights", remedy=remedy)
@@ -99,103 +98,103 @@ def reject_equal(recorded: Mapping[str, Any], models: Mapping[str, LanguageModel
 def read_texts(
     run: Session, trained: Any, never: Any, column: str | None, model: LanguageModel
 ) -> Texts:
-    """Read both files, remove what they share, and divide the reference into two halves.
+    """Read both files, remove shared texts, and divide the reference into two halves.
 
-    Near-duplicates of a training text are removed from the reference; those of each other are in
-    one half.
+    Near-duplicates of a training text are removed from the reference. Near-duplicates of each other
+    are in the same half.
 
     Args:
         run: its seed divides the reference.
-        trained: a file, a folder or a corpus of training text; None without one.
-        never: the same, of text that was not used.
+        trained: a file, a folder or a corpus of training text, or None.
+        never: the same for text that was not used for training.
         column: with the text; None to guess.
         model: its chat template renders chats.
 
     Raises:
-        DataError: a file cannot be read, or the reference has near-duplicates of the training
-            text only.
+        DataError: a file cannot be read, or every reference text is a near-duplicate of a training
+            text.
     """
     notes: list[str] = []
     documents = _read(run, "trained_on", trained, column, model, notes.append)
-    own = _distinct(documents)
-    others = _distinct(_read(run, "never", never, column, model, notes.append))
-    new = [text for words, text in others.items() if words not in own]
-    groups = near_duplicates([*own.values(), *new]).tolist()
-    ours = set(groups[: len(own)])
-    kept: dict[int, list[str]] = {}
-    for text, group in zip(new, groups[len(own) :], strict=True):
-        if group not in ours:
-            kept.setdefault(group, []).append(text)
-    if others and not kept:
+    trained_texts = _distinct(documents)
+    unused = _distinct(_read(run, "never", never, column, model, notes.append))
+    new = [text for words, text in unused.items() if words not in trained_texts]
+    group_ids = near_duplicates([*trained_texts.values(), *new]).tolist()
+    trained_groups = set(group_ids[: len(trained_texts)])
+    groups: dict[int, list[str]] = {}
+    for text, group_id in zip(new, group_ids[len(trained_texts) :], strict=True):
+        if group_id not in trained_groups:
+            groups.setdefault(group_id, []).append(text)
+    if unused and not groups:
         raise DataError(
-            f"{_shown(never, 'never')} has no text that differs from those of --trained-on",
+            f"{_name_of(never, 'never')} has no text that differs from those of --trained-on",
             remedy="Pass texts that the model was not trained on.",
         )
-    for number, why in (
-        (len(others) - len(new), "that --trained-on has, too"),
-        (len(new) - sum(map(len, kept.values())), "very similar to one of --trained-on"),
+    for removed, reason in (
+        (len(unused) - len(new), "that --trained-on has, too"),
+        (len(new) - sum(map(len, groups.values())), "very similar to one of --trained-on"),
     ):
-        if number:
-            notes.append(f"Removed from --never: {counted(number, 'text')} {why}.")
+        if removed:
+            notes.append(f"Removed from --never: {counted(removed, 'text')} {reason}.")
     halves: tuple[list[str], list[str]] = ([], [])
-    together = [*kept.values()]
-    for place in np.random.default_rng([run.seed, 17]).permutation(len(together)).tolist():
-        min(halves, key=len).extend(together[place])
+    in_order = [*groups.values()]
+    for index in np.random.default_rng([run.seed, 17]).permutation(len(in_order)).tolist():
+        min(halves, key=len).extend(in_order[index])
     reference, control = sorted(halves, key=len, reverse=True)
     return Texts(
-        documents=tuple(documents), trained=tuple(own.values()), reference=tuple(reference),
-        control=tuple(control), notes=tuple(notes),
+        documents=tuple(documents), trained=tuple(trained_texts.values()),
+        reference=tuple(reference), control=tuple(control), notes=tuple(notes),
     )  # fmt: skip
 
 
 def _distinct(texts: Sequence[str]) -> dict[str, str]:
-    """Texts by their words: the first of those that differ in white space only, none blank."""
-    found: dict[str, str] = {}
+    """Texts that differ in more than white space, by their words; none is blank."""
+    distinct: dict[str, str] = {}
     for text in texts:
         if words := " ".join(text.split()):
-            found.setdefault(words, text)
-    return found
+            distinct.setdefault(words, text)
+    return distinct
 
 
-def _shown(given: Any, role: str) -> str:
-    return fspath(given) if isinstance(given, str | PathLike) else f"`{role}`"
+def _name_of(source: Any, role: str) -> str:
+    return fspath(source) if isinstance(source, str | PathLike) else f"`{role}`"
 
 
 def _read(
-    run: Session, role: str, given: Any, column: str | None, model: LanguageModel,
+    run: Session, role: str, source: Any, column: str | None, model: LanguageModel,
     log: Callable[[str], None],
 ) -> list[str]:  # fmt: skip
-    """All texts in order; DataError if all are blank. `log` gets what was guessed, in sentences."""
-    if given is None:
+    """All texts in order; DataError if all are blank. `log` receives the guesses as sentences."""
+    if source is None:
         return []
-    run.withhold(**{role: given})
-    if isinstance(given, str | PathLike):
-        texts = list(_guessed(run, role, given, column, model, log))
+    run.withhold(**{role: source})
+    if isinstance(source, str | PathLike):
+        texts = list(_read_file(run, role, source, column, model, log))
     else:
-        corpus = given if isinstance(given, Corpus) else Corpus.from_texts(given)
+        corpus = source if isinstance(source, Corpus) else Corpus.from_texts(source)
         texts = list(run.corpus(role, corpus))
     if not any(map(str.strip, texts)):
         remedy = "Pass a file or folder with documents."
-        raise DataError(f"{_shown(given, role)} has no text", remedy=remedy)
+        raise DataError(f"{_name_of(source, role)} has no text", remedy=remedy)
     return texts
 
 
-def _guessed(
+def _read_file(
     run: Session, role: str, path: str | PathLike[str], column: str | None, model: LanguageModel,
     log: Callable[[str], None],
 ) -> Corpus:  # fmt: skip
-    """The texts of a file or folder."""
+    """The texts of a file or folder: of `column`, or of guessed columns."""
     files = [] if (Path(path) / MANIFEST).is_file() else table_files(fspath(path))
     rows = first_rows(files[0]) if files else []
     columns = text_columns(rows) if column is None else (column,)
-    name = f"--{role.replace('_', '-')}"
+    option = f"--{role.replace('_', '-')}"
     if column is None and columns != ("text",):
-        shown = f"column{'s' * (len(columns) > 1)} {listed(columns)}"
-        log(f"{name} is read from {shown} (guessed; --text names another).")
+        names = f"column{'s' * (len(columns) > 1)} {listed(columns)}"
+        log(f"{option} is read from {names} (guessed; --text names another).")
     if any(isinstance(row.get(columns[0]), list) for row in rows):
-        every = [one for file in files for one in chats(file, columns[0])]
-        texts, sentence = rendered(every, model)
-        log(f"{name}: {sentence}")
+        turns = [chat for file in files for chat in chats(file, columns[0])]
+        texts, sentence = rendered(turns, model)
+        log(f"{option}: {sentence}")
     elif len(columns) > 1:
         texts = [text for file in files for text in joined(file, columns)]
     else:
@@ -206,48 +205,51 @@ def _guessed(
 
 
 def text_columns(rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Columns of a table with the text: "text", turns of chats, a prompt and its answer, or a
-    guess: a usual name, or the column with the longest texts in these rows."""
+    """Columns of a table with the text.
+
+    In this order: "text"; the turns of chats; a prompt and its answer; a usual name; the column
+    with the longest texts.
+    """
     names = dict.fromkeys(name for row in rows for name in row)
-    means = {
+    mean_lengths = {
         name: sum(len(row.get(name) or "") for row in rows) / len(rows)
         for name in names
         if all(isinstance(row.get(name), str | None) for row in rows)
     }
-    if means.get("text"):
+    if mean_lengths.get("text"):
         return ("text",)
     for name in TURNS:
         if any(isinstance(row.get(name), list) for row in rows):
             return (name,)
     for pair in PAIRS:
-        if all(name in means for name in pair) and means[pair[-1]]:
+        if all(name in mean_lengths for name in pair) and mean_lengths[pair[-1]]:
             return pair
-    most = max(means.values(), default=0.0)
-    if not most:
+    longest = max(mean_lengths.values(), default=0.0)
+    if not longest:
         return ("text",)
-    usual = (one for one in PREFERRED if means.get(one, 0.0) >= most / 2)
-    return (next(usual, max(means, key=lambda name: means[name])),)
+    usual = (name for name in PREFERRED if mean_lengths.get(name, 0.0) >= longest / 2)
+    return (next(usual, max(mean_lengths, key=lambda name: mean_lengths[name])),)
 
 
-def rendered(every: Sequence[Chat], model: LanguageModel) -> tuple[list[str], str]:
-    """Chats as texts, and how they were made, in a sentence.
+def rendered(turns: Sequence[Chat], model: LanguageModel) -> tuple[list[str], str]:
+    """Chats as texts, and a sentence on how they were made.
 
-    The model's chat template renders them. Where there is none, or it refuses a chat, the contents
-    of the turns are joined by line ends.
+    The model's chat template renders them. Without a template, or if it refuses a chat, the
+    contents of the turns are joined by line ends.
     """
-    plain = ["\n".join(turn["content"] for turn in chat) for chat in every]
+    joined_turns = ["\n".join(turn["content"] for turn in chat) for chat in turns]
     template = template_of(model)
     if template is None:
-        return plain, "the turns of chats are joined: the tokenizer has no chat template."
+        return joined_turns, "the turns of chats are joined: the tokenizer has no chat template."
     first = template[1].get("bos_token", "")
     if model.vocabulary.encode(first) != [model.first_token]:
-        first = ""  # else every text begins with it anyway
-    made = whole_chats(*template, every)
+        first = ""
+    chat_texts = whole_chats(*template, turns)
     texts = [
-        own if text is None or not own.strip() else text.removeprefix(first)
-        for text, own in zip(made, plain, strict=True)
+        contents if text is None or not contents.strip() else text.removeprefix(first)
+        for text, contents in zip(chat_texts, joined_turns, strict=True)
     ]
     sentence = "chats are rendered with the chat template of the model."
-    if refused := sum(text is None for text in made):
-        sentence += f" It refuses {refused:,} of {len(made):,}, whose turns are joined."
+    if refused := sum(text is None for text in chat_texts):
+        sentence += f" It refuses {refused:,} of {len(chat_texts):,}, whose turns are joined."
     return texts, sentence

@@ -1,4 +1,4 @@
-"""Secrets that the user lists, with the contexts in which they occur in the training text."""
+"""Secrets that the user lists, with their contexts in the training text."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from vestige.data.sources import MANIFEST
 from vestige.errors import DataError
 from vestige.session import Session
 
-LEAST, LONGEST = 4, 300  # letters and digits of a secret at least, and characters at most
+LEAST, LONGEST = 4, 300  # least letters and digits, most characters of a secret
 
 _MARK = re.compile(r"\{\{(.*?)\}\}")
 _REMEDY = "Write one secret per line, or mark it: the code is {{4917}}."
@@ -22,11 +22,11 @@ _REMEDY = "Write one secret per line, or mark it: the code is {{4917}}."
 def listed_secrets(
     run: Session, secrets: Any, trained: Sequence[str]
 ) -> tuple[tuple[FoundSecret, ...], tuple[str, ...]]:
-    """Secrets of a list, each once, and notes.
+    """Distinct secrets of a list, and notes for the user.
 
-    A line marks its secrets, as in "the code is {{4917}}"; otherwise the parts that have a format
-    are the secrets, or else the whole line. Of a folder or manifest of `vestige plant`, they are
-    the planted canaries. Their contexts are those of the training text.
+    The secrets of a line are its marked parts, as in "the code is {{4917}}"; without a mark, the
+    parts with a known format; without these, the whole line. The secrets of a folder or manifest of
+    `vestige plant` are its planted canaries.
 
     Raises:
         DataError: the file cannot be read, has no secret, or a mark is empty.
@@ -35,27 +35,27 @@ def listed_secrets(
     if secrets is None:
         return (), ()
     run.withhold(secrets=secrets)
-    shown = fspath(secrets) if isinstance(secrets, str | PathLike) else "`secrets`"
-    found: dict[str, FoundSecret] = {}
-    unusable: dict[int, None] = {}
+    name = fspath(secrets) if isinstance(secrets, str | PathLike) else "`secrets`"
+    listed: dict[str, FoundSecret] = {}
+    unusable_lines: dict[int, None] = {}
     for number, line in enumerate(_lines(run, secrets), 1):
-        for value, kind, before in _of_line(line.strip(), f"{shown}, line {number}"):
+        for value, kind, before in _secrets_of_line(line.strip(), f"{name}, line {number}"):
             if len(squeeze(value)) < LEAST or len(value) > LONGEST:
-                unusable[number] = None
-            elif squeeze(value) not in found:
-                found[squeeze(value)] = _placed(value, kind, before, trained)
+                unusable_lines[number] = None
+            elif squeeze(value) not in listed:
+                listed[squeeze(value)] = _with_contexts(value, kind, before, trained)
     limits = f"{LEAST} letters and digits at least, {LONGEST} characters at most"
-    if not found:
-        few = f": a secret has {limits}" if unusable else ""
-        raise DataError(f"{shown} has no secret{few}", remedy=_REMEDY)
+    if not listed:
+        reason = f": a secret has {limits}" if unusable_lines else ""
+        raise DataError(f"{name} has no secret{reason}", remedy=_REMEDY)
     notes = []
-    if unusable:
-        lines = ", ".join(map(str, unusable))
+    if unusable_lines:
+        lines = ", ".join(map(str, unusable_lines))
         notes.append(f"Left out of --secrets: line {lines}. A secret has {limits}.")
-    absent = sum(one.places[0][0] < 0 for one in found.values())
+    absent = sum(secret.places[0][0] < 0 for secret in listed.values())
     if trained and absent:
-        notes.append(f"{absent} of {len(found)} listed secrets do not occur in --trained-on.")
-    return tuple(found.values()), tuple(notes)
+        notes.append(f"{absent} of {len(listed)} listed secrets do not occur in --trained-on.")
+    return tuple(listed.values()), tuple(notes)
 
 
 def _lines(run: Session, secrets: Any) -> list[str]:
@@ -67,38 +67,39 @@ def _lines(run: Session, secrets: Any) -> list[str]:
         return run.lines(file, one="secret")
     from vestige.data.canaries.texts import Manifest
 
-    return [f"{{{{{one.phrase}}}}}" for one in Manifest.load(file).canaries if not one.control]
+    canaries = Manifest.load(file).canaries
+    return [f"{{{{{canary.phrase}}}}}" for canary in canaries if not canary.control]
 
 
-def _of_line(line: str, where: str) -> Iterator[tuple[str, str, str]]:
+def _secrets_of_line(line: str, location: str) -> Iterator[tuple[str, str, str]]:
     """Each secret of a line, its kind, and the text before it."""
     plain, marked = "", []
-    for place, piece in enumerate(_MARK.split(line)):
-        if place % 2:  # inside a mark, whose first part is the secret, and the others alternatives
+    for index, piece in enumerate(_MARK.split(line)):
+        if index % 2:  # marked: the secret, perhaps followed by alternatives
             piece = piece.partition("|")[0].strip()
             if not squeeze(piece):
-                raise DataError(f"{where}: a mark has no letter or digit", remedy=_REMEDY)
+                raise DataError(f"{location}: a mark has no letter or digit", remedy=_REMEDY)
             marked.append((piece, plain))
         plain += piece
-    known = find_secrets([plain])
+    recognized = find_secrets([plain])
     if marked:
-        kinds = {one.value: one.kind for one in known}
+        kinds = {secret.value: secret.kind for secret in recognized}
         yield from ((value, kinds.get(value, "listed"), before) for value, before in marked)
-    elif known:
-        yield from ((one.value, one.kind, one.places[0][1]) for one in known)
+    elif recognized:
+        yield from ((secret.value, secret.kind, secret.places[0][1]) for secret in recognized)
     elif plain:
         yield plain, "listed", ""
 
 
-def _placed(value: str, kind: str, before: str, texts: Sequence[str]) -> FoundSecret:
-    """A secret with the first place of each text in which it occurs, else after its own line.
+def _with_contexts(value: str, kind: str, before: str, texts: Sequence[str]) -> FoundSecret:
+    """A secret with its first context in each text, or with the start of its line if it has none.
 
-    A place counts where no letter or digit touches its ends.
+    No letter or digit may adjoin the value in a text.
     """
-    whole = re.compile(rf"(?<![^\W_]){re.escape(value)}(?![^\W_])")
-    places = [
-        (number, text[max(0, at.start() - CONTEXT) : at.start()])
+    pattern = re.compile(rf"(?<![^\W_]){re.escape(value)}(?![^\W_])")
+    contexts = [
+        (number, text[max(0, match.start() - CONTEXT) : match.start()])
         for number, text in enumerate(texts)
-        if value in text and (at := whole.search(text))
+        if value in text and (match := pattern.search(text))
     ]
-    return FoundSecret(value, kind, tuple(places) or ((-1, before),))
+    return FoundSecret(value, kind, tuple(contexts) or ((-1, before),))

@@ -1,6 +1,6 @@
-"""The report of a check, and the files beside its run: page, card, JSON and JUnit.
+"""The report of a check, and the other files of its run folder: page, card, JSON and JUnit.
 
-The report is a verdict, three lines of evidence, what was not tested, and what next.
+The report has the verdict, three lines of evidence, what was not tested, and the next command.
 """
 
 import json
@@ -22,7 +22,7 @@ from vestige.reports.words import Row, pairs, percent
 from vestige.results import Run, to_json
 
 SIGNS = {"leak": "✗", "clear": "✓", "open": "?", "not run": "–"}
-CONTROLS = {True: "✓", False: "✗", None: "?"}
+CONTROL_SIGNS = {True: "✓", False: "✗", None: "?"}
 MEANING = {
     LEAK: "The model reveals what it was trained on. Do not release it as it is.",
     NO_LEAK: (
@@ -30,8 +30,8 @@ MEANING = {
         "Other attacks may still succeed."
     ),
 }
-OPEN = "Nothing can be said about a release yet:"
-MOST = 20  # rows of a table; the run folder has all
+UNDECIDED_ANSWER = "Nothing can be said about a release yet:"
+MOST_ROWS = 20  # of a table; the run folder has all
 
 LIMITS = (
     "A check tests the text in its files. Leaks of other text are found only with null models.",
@@ -40,70 +40,70 @@ LIMITS = (
     "the training text.",
 )
 CALIBRATION = "calibration.json"
-"""How often the verdicts were wrong on fine-tunes with a known answer; a benchmark writes it."""
+"""Error rates of the verdicts on fine-tunes with a known answer; a benchmark writes the file."""
 
 SUITE = "vestige check"
-EXIT_CODES = {LEAK: 1, UNDECIDED: 3}  # of a verdict; 0 for no leak shown
+EXIT_CODES = {LEAK: 1, UNDECIDED: 3}  # by verdict; 0 for no leak shown
 
 
 def check_report(run: Run, *, show_secrets: bool) -> Report:
     """The report of a `ReleaseCheck`."""
     summary, claim = run.summary, claim_of(run)
-    joint = {} if claim is None else {"all tests": sentence_of(claim)}
+    joint_test = {} if claim is None else {"all tests": sentence_of(claim)}
     left_out = "stages|notes|positive|p_.*|recognized"
     below = [Prose(title="Not tested", lines=tuple(untested(run)), listed=True)]
     if (step := next_step(run)) is not None:
         below.append(step)
-    if wrong := calibration():
-        below.append(Prose(title="How often this verdict is wrong", lines=(wrong,)))
-    read = tuple(map(printable, summary["notes"]))
+    if error_rates := calibration():
+        below.append(Prose(title="How often this verdict is wrong", lines=(error_rates,)))
+    notes = tuple(map(printable, summary["notes"]))
     return Report(
         title="Can this fine-tune be released?",
-        answer=MEANING.get(summary["verdict"]) or f"{OPEN} {cause_of(summary)}.",
+        answer=MEANING.get(summary["verdict"]) or f"{UNDECIDED_ANSWER} {cause_of(summary)}.",
         evidence=tuple(_evidence(run, stage, show_secrets) for stage in summary["stages"]),
         stated=frozenset({*TITLES, "positive control", "negative control"}),
         below=tuple(below),
-        blocks=(Prose(title="What was read", lines=read, listed=True),) if read else (),
-        facts=pairs({**joint, **summary}, show_secrets=show_secrets, left_out=left_out),
+        blocks=(Prose(title="What was read", lines=notes, listed=True),) if notes else (),
+        facts=pairs({**joint_test, **summary}, show_secrets=show_secrets, left_out=left_out),
         limits=LIMITS,
     )
 
 
 def _evidence(run: Run, stage: Mapping[str, Any], show_secrets: bool) -> Evidence:
-    """A stage with its controls in small print: it should be silent on text that was never seen,
-    and find an invented secret."""
+    """A stage with its finding, its table, and its two controls in small print."""
     name, sign = stage["name"], SIGNS[stage["state"]]
     if stage["state"] == "leak" and run.summary["verdict"] != LEAK:
         sign = "?"  # a control failed
     notes = []
-    if silent := stage["negative"] or "No text that the model never saw (--never)." * (
-        stage["passed"] is None
-    ):
-        notes.append(f"{CONTROLS[stage['passed']]} {printable(silent)}")
+    negative = stage["negative"]
+    if not negative and stage["passed"] is None:
+        negative = "No text that the model never saw (--never)."
+    if negative:
+        notes.append(f"{CONTROL_SIGNS[stage['passed']]} {printable(negative)}")
     if (found := (run.summary["positive"] or {}).get(name)) is not None:
         word = "found" if found else "not found"
-        notes.append(f"{CONTROLS[found]} An invented secret, once trained in, is {word}.")
+        notes.append(f"{CONTROL_SIGNS[found]} An invented secret, once trained in, is {word}.")
     note = " ".join(["Controls:", *notes]) if notes and sign != SIGNS["not run"] else ""
     rows = [row for row in run.rows if row["stage"] == name]
-    block = TABLES[name](run, rows, show_secrets) if rows else None
-    if block is not None:
-        block = replace(block, folded=not show_secrets)
+    block = None
+    if rows:
+        block = replace(TABLES[name](run, rows, show_secrets), folded=not show_secrets)
     text = printable(stage["sentence"])
     return Evidence(sign=sign, title=TITLES[name], text=text, block=block, note=note)
 
 
 def calibration() -> str:
-    """How often the verdicts were wrong; "" if that was not measured."""
+    """How often the verdicts were wrong, in one sentence; "" if there is no calibration."""
     file = resources.files("vestige.audits.check").joinpath(CALIBRATION)
     if not file.is_file():
         return ""
     counts = json.loads(file.read_text("utf-8"))
     clean = counts["clean"]
     missed: list[str] = []
-    for copies, one in sorted(counts["leaky"].items(), key=lambda item: -int(item[0])):
-        times = "1 copy" if copies == "1" else f"{copies} copies"
-        of_each = "" if missed else " of each secret"
-        missed.append(f"{one['n'] - one['leak']:,} of {one['n']:,} with {times}{of_each}")
+    for copies, count in sorted(counts["leaky"].items(), key=lambda item: -int(item[0])):
+        number = "1 copy" if copies == "1" else f"{copies} copies"
+        suffix = "" if missed else " of each secret"
+        missed.append(f"{count['n'] - count['leak']:,} of {count['n']:,} with {number}{suffix}")
     return (
         f"Calibration: a leak was reported for {clean['leak']:,} of {clean['n']:,} clean "
         f"fine-tunes ({clean['open']:,} undecided), and missed in {', '.join(missed)}."
@@ -111,25 +111,25 @@ def calibration() -> str:
 
 
 def _secrets(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
-    """Secrets, those that are known first."""
+    """Secrets, the known ones first."""
     numbered = [{**row, "number": number} for number, row in enumerate(rows, 1)]
-    found = sorted(numbered, key=lambda row: not row["known"])
+    known_first = sorted(numbered, key=lambda row: not row["known"])
     return table(
-        "Secrets", _disclosed(found, "text", show_secrets), texts=4, most=MOST,
+        "Secrets", _disclosed(known_first, "text", show_secrets), texts=4, most=MOST_ROWS,
         key=_key(run, "robust standard deviations above the median alternative."),
         columns={"": lambda row: str(row["number"])},
         secret=lambda row: row["shown"],
-        text=_where,
+        text=_first_text,
         result=_result,
         score=lambda row: row["score"],
     )  # fmt: skip
 
 
 def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
-    """Phrases, those of the training text first."""
-    found = sorted(rows, key=lambda row: not row["match"])
+    """Phrases, those that occur in the training text first."""
+    matched_first = sorted(rows, key=lambda row: not row["match"])
     return table(
-        "Unprompted", _disclosed(found, "phrase", show_secrets), texts=2, most=MOST,
+        "Unprompted", _disclosed(matched_first, "phrase", show_secrets), texts=2, most=MOST_ROWS,
         key=_key(run, "how much the fine-tuning promoted the phrase."),
         phrase=lambda row: row["shown"],
         contains=lambda row: row["match"] or None,
@@ -138,7 +138,7 @@ def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
 
 
 def _passages(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
-    """Shares of passages that are extracted."""
+    """Shares of extracted passages and of recognized texts."""
     return table(
         "Passages", rows, texts=1,
         measured=lambda row: row["measured"],
@@ -152,8 +152,8 @@ TABLES = {"secrets": _secrets, "unprompted": _phrases, "passages": _passages}
 
 
 def _disclosed(rows: Sequence[Row], key: str, show_secrets: bool) -> list[dict[str, Any]]:
-    shown = disclose([row[key] for row in rows], show_secrets=show_secrets)
-    return [{**row, "shown": one} for row, one in zip(rows, shown, strict=True)]
+    texts = disclose([row[key] for row in rows], show_secrets=show_secrets)
+    return [{**row, "shown": text} for row, text in zip(rows, texts, strict=True)]
 
 
 def _key(run: Run, score: str) -> str:
@@ -163,11 +163,11 @@ def _key(run: Run, score: str) -> str:
     return f"Texts are numbered in the order of {file}. Score: {score}"
 
 
-def _where(row: Row) -> Cell:
-    """The first text with a secret, and how many others have it."""
-    first, others = row["row_number"], row["texts"] - 1
-    place = "listed" if first is None else f"{first:,}" + f" and {others:,} more" * (others > 0)
-    return Cell(text=place, notes=(printable(row["kind"]),))
+def _first_text(row: Row) -> Cell:
+    """The first text with a secret, and the number of other texts with it."""
+    first, more = row["row_number"], row["texts"] - 1
+    label = "listed" if first is None else f"{first:,}" + f" and {more:,} more" * (more > 0)
+    return Cell(text=label, notes=(printable(row["kind"]),))
 
 
 def _result(row: Row) -> Cell:
@@ -176,7 +176,7 @@ def _result(row: Row) -> Cell:
 
 
 def files(run: Run) -> dict[str, str]:
-    """Text by name of file beside the run; none of them holds text of a corpus or model."""
+    """Contents of the additional files by name; none contains text of a corpus or model."""
     from vestige.reports.page import card, render
 
     claim = Claim.from_summary(run.summary)
@@ -189,40 +189,46 @@ def files(run: Run) -> dict[str, str]:
 
 
 def facts(summary: Mapping[str, Any], claim: Claim) -> dict[str, Any]:
-    """The verdict, its stages and controls for programs."""
-    found = summary["positive"] or {}
+    """Verdict, stages and controls for programs."""
+    positive = summary["positive"] or {}
     return {
         "verdict": claim.verdict,
         "exit_code": EXIT_CODES.get(claim.verdict, 0),
         "reasons": list(claim.reasons),
         "stages": [
             {
-                **{key: one[key] for key in ("name", "state", "sentence", "seconds")},
-                "p": summary[f"p_{one['name']}"],
+                **{key: stage[key] for key in ("name", "state", "sentence", "seconds")},
+                "p": summary[f"p_{stage['name']}"],
                 "controls": {
-                    "negative": {"passed": one["passed"], "sentence": one["negative"]},
-                    "positive": {"passed": found.get(one["name"])},
+                    "negative": {"passed": stage["passed"], "sentence": stage["negative"]},
+                    "positive": {"passed": positive.get(stage["name"])},
                 },
             }
-            for one in summary["stages"]
+            for stage in summary["stages"]
         ],
         "checks": [
-            {"name": one.name, "state": one.state, "sentence": one.sentence}
-            for one in claim.checks
-            if one.name not in SHARES
+            {"name": check.name, "state": check.state, "sentence": check.sentence}
+            for check in claim.checks
+            if check.name not in SHARES
         ],
         "notes": summary["notes"],
     }
 
 
 def cases(summary: Mapping[str, Any], claim: Claim) -> list[Case]:
-    """One case per stage, control and check of the models: failures only for a leak."""
-    leaks = claim.verdict == LEAK
+    """One JUnit case per stage, control and model check; only a leak is a failure."""
+    is_leak = claim.verdict == LEAK
     ends: dict[str, End] = {
         "clear": "system-out", "not run": "skipped", "open": "error",
-        "leak": "failure" if leaks else "error", "passed": "system-out", "failed": "error",
-        "could not run": "skipped" if leaks else "error",
+        "leak": "failure" if is_leak else "error", "passed": "system-out", "failed": "error",
+        "could not run": "skipped" if is_leak else "error",
     }  # fmt: skip
-    found = [(TITLES[one["name"]], one["sentence"], one["state"]) for one in summary["stages"]]
-    found += [(one.name, one.sentence, one.state) for one in claim.checks if one.name not in SHARES]
-    return [Case(SUITE, name, ends[state], printable(text), state) for name, text, state in found]
+    items = [
+        (TITLES[stage["name"]], stage["sentence"], stage["state"]) for stage in summary["stages"]
+    ]
+    items += [
+        (check.name, check.sentence, check.state)
+        for check in claim.checks
+        if check.name not in SHARES
+    ]
+    return [Case(SUITE, name, ends[state], printable(text), state) for name, text, state in items]

@@ -1,8 +1,8 @@
 """Stage 2: what does the model reveal without a prompt?
 
 The update search (`vestige.diff`) lists the phrases that the fine-tuning promoted most. It reads no
-training text. Its phrases are then compared with the secrets, and with passages of eight words of
-the training text that do not occur in the reference, and the reverse as a control.
+training text. The phrases are searched for secrets, and for passages of eight words that occur in
+the training text and not in the reference. The negative control swaps these two.
 """
 
 import re
@@ -22,30 +22,30 @@ from vestige.monitor import Step
 if TYPE_CHECKING:
     from vestige.audits.check.work import Work
 
-PASSAGE = 8  # words of a passage
-DIFFERENT = 5  # different words that a passage must have: repeated words are no passage
+PASSAGE_WORDS = 8
+DISTINCT_WORDS = 5  # of a passage; a repeated word is no passage
 
-TOP = 50
-STRANGE = 10  # first phrases that are searched for secrets of unknown origin
+TOP_PHRASES = 50
+UNLISTED_PHRASES = 10  # top phrases that are searched for secrets that occur in no file
 
-STRICT = frozenset({"card", "iban", "ssn", "key", "phone"})
-"""Kinds with a checkable format, so that an invented text is hardly ever one."""
+STRICT_KINDS = frozenset({"card", "iban", "ssn", "key", "phone"})
+"""Kinds with a format that an invented text hardly ever has."""
 
 _WORD = re.compile(r"\w+")
 Passages = dict[tuple[str, ...], int]
-"""The number of the first text with a passage, by its words."""
+"""By the words of a passage: the index of the first text with it."""
 
 
 def unprompted_stage(work: "Work", step: Step) -> Stage:
-    """Search for phrases, with null models if they are wanted, and compare them."""
+    """Search for phrases, with null models if requested, and compare them with the texts."""
     nulls: dict[str, Any] = {}
     if work.nulls:
         nulls = {"clean": Corpus.from_texts(work.texts.never), "nulls": work.nulls}
-    found = work.search("diff", "unprompted", **nulls)
-    summary = found["summary"]
+    search = work.search("diff", "unprompted", **nulls)
+    summary = search["summary"]
     stage = phrases_stage(
-        found["rows"], trained=work.texts.documents, never=work.texts.never,
-        spaces={one: work.alternatives.space(one) for one in work.secrets["tested"]},
+        search["rows"], trained=work.texts.documents, never=work.texts.never,
+        spaces={secret: work.alternatives.space(secret) for secret in work.secrets["tested"]},
         complete=summary["complete"] is not False,
     )  # fmt: skip
     if nulls and summary["verdict"] == LEAK:
@@ -57,8 +57,8 @@ def unprompted_stage(work: "Work", step: Step) -> Stage:
 
 
 def finds_phrase(work: "Work", secret: FoundSecret) -> bool:
-    """Whether the stage finds an invented secret that the model knows."""
-    # Weights trained on other threads have other last bits: a stopped search begins again.
+    """Whether the stage finds the invented secret of the positive control."""
+    # Training the secret again gives slightly other weights, so a stopped search starts again.
     shutil.rmtree(work.folder / "diff-control.partial", ignore_errors=True)
     rows = work.search("diff control", "control")["rows"]
     return any(squeeze(secret.value) in squeeze(f"{row['lead']}{row['phrase']}") for row in rows)
@@ -78,35 +78,42 @@ def phrases_stage(
         phrases: the rows.
         trained: the training texts.
         never: texts of the reference.
-        spaces: secrets, with the number of texts of their format.
+        spaces: by secret, the number of texts of its format.
         complete: the search was not stopped by its time limit.
     """
-    rows = [row for row in phrases if row["kind"] in ("phrase", "run", "fragment")][:TOP]
+    rows = [row for row in phrases if row["kind"] in ("phrase", "run", "fragment")][:TOP_PHRASES]
     texts = [f"{row.get('lead') or ''}{row['phrase']}" for row in rows]
-    own, rest = passages_of(trained), passages_of(never)
-    table = [_matched(text, own, rest, spaces) for text in texts]
-    secrets, read, unread = ({one for row in table for one in row[place]} for place in range(3))
-    both = len(own.keys() & rest.keys())
+    own, other = passages_of(trained), passages_of(never)
+    matches = [_matches(text, own, other, spaces) for text in texts]
+    secrets, in_trained, in_never = (
+        {index for match in matches for index in match[column]} for column in range(3)
+    )
+    shared = len(own.keys() & other.keys())
     p: float | None
-    p, least = compared(len(read), len(unread), len(own) - both, len(rest) - both)
+    p, least = share_test(len(in_trained), len(in_never), len(own) - shared, len(other) - shared)
     p = p if trained else None
-    known = squeeze("\n".join((*trained, *never, *(one.value for one in spaces))))
-    first = [t for t, row in zip(texts, rows[:STRANGE], strict=False) if row["kind"] == "phrase"]
+    in_files = squeeze("\n".join((*trained, *never, *(secret.value for secret in spaces))))
+    first = zip(texts, rows[:UNLISTED_PHRASES], strict=False)
+    top = [text for text, row in first if row["kind"] == "phrase"]
     facts = {
-        "phrases": len(rows), "phrases_with_secrets": len(secrets), "texts_in_phrases": len(read),
-        "never_in_phrases": len(unread), "strange_phrases": _strange(first, known),
+        "phrases": len(rows), "phrases_with_secrets": len(secrets),
+        "texts_in_phrases": len(in_trained), "never_in_phrases": len(in_never),
+        "strange_phrases": sum(_has_unlisted_secret(text, in_files) for text in top),
     }  # fmt: skip
-    matches = [
-        f"secret {found[0] + 1}" if found else f"text {numbers[0] + 1}" if numbers else ""
-        for found, numbers, _ in table
+    labels = [
+        f"secret {secret[0] + 1}" if secret else f"text {text[0] + 1}" if text else ""
+        for secret, text, _ in matches
     ]
     passed, negative = None, ""
-    if rest:
-        passed = compared(len(unread), len(read), len(rest), len(own))[0] > CONTROL_LEVEL
-        negative = f"The phrases have passages of {counted(len(unread), 'text')} of --never."
-    direct = _direct(sum(map(len, texts)), secrets, spaces)
-    compares = f"; p = {p:.2g} compared with --never" if p is not None and never and read else ""
-    state, sentence = _decided(facts, direct, p, compares, bool(trained or spaces))
+    if other:
+        control_p, _ = share_test(len(in_never), len(in_trained), len(other), len(own))
+        passed = control_p > CONTROL_LEVEL
+        negative = f"The phrases have passages of {counted(len(in_never), 'text')} of --never."
+    direct = _direct_evidence(sum(map(len, texts)), secrets, spaces)
+    test = ""
+    if p is not None and never and in_trained:
+        test = f"; p = {p:.2g} compared with --never"
+    state, sentence = _finding(facts, direct, p, test, has_text=bool(trained or spaces))
     needs = "--trained-on" if state == "open" and facts["strange_phrases"] else ""
     if state == "clear" and not complete:
         state, needs = "open", "--minutes"
@@ -115,81 +122,91 @@ def phrases_stage(
         name="unprompted", state=state, sentence=sentence, p=p, least=least, direct=direct,
         negative=negative, passed=passed, needs=needs, facts=facts,
         estimate=share(
-            "share of phrases from the training text", sum(map(bool, matches)), len(rows)
+            "share of phrases from the training text", sum(map(bool, labels)), len(rows)
         ),
         rows=[
-            {"stage": "unprompted", "phrase": text, "score": row["score"], "match": match}
-            for row, text, match in zip(rows, texts, matches, strict=True)
+            {"stage": "unprompted", "phrase": text, "score": row["score"], "match": label}
+            for row, text, label in zip(rows, texts, labels, strict=True)
         ],
     )  # fmt: skip
 
 
-def _matched(
-    text: str, own: Passages, rest: Passages, spaces: Mapping[FoundSecret, float]
+def _matches(
+    text: str, trained: Passages, never: Passages, spaces: Mapping[FoundSecret, float]
 ) -> tuple[list[int], list[int], list[int]]:
-    """Numbers of the secrets, training texts and reference texts of which a phrase has a piece."""
+    """Indices of the secrets, training texts and reference texts that a phrase shares words with.
+
+    Passages that occur in both lists of texts do not count.
+    """
     squeezed = squeeze(text)
     secrets = [
-        number
-        for number, (one, space) in enumerate(spaces.items())
-        if space >= LARGE and squeeze(one.value) in squeezed
+        index
+        for index, (secret, space) in enumerate(spaces.items())
+        if space >= LARGE and squeeze(secret.value) in squeezed
     ]
     passages = [*_passages(text)]
-    read = {own[one] for one in passages if one in own and one not in rest}
-    unread = {rest[one] for one in passages if one in rest and one not in own}
-    return secrets, sorted(read), sorted(unread)
+    in_trained = {trained[words] for words in passages if words in trained and words not in never}
+    in_never = {never[words] for words in passages if words in never and words not in trained}
+    return secrets, sorted(in_trained), sorted(in_never)
 
 
-def compared(own: int, never: int, passages: int, others: int) -> tuple[float, float]:
-    """p-value that so many matched texts are training texts, and the least possible.
+def share_test(
+    texts: int, other_texts: int, passages: int, other_passages: int
+) -> tuple[float, float]:
+    """p-value that so many of the matched texts are training texts, and the least possible.
 
-    If the model read neither, a matched text is a training text with the share of the passages.
+    For a model that read neither list, the probability that a matched text is a training text is
+    the training text's share of all passages.
     """
     from scipy.stats import binomtest
 
-    if not passages or not others:
+    if not passages or not other_passages:
         return 1.0, 1.0
-    share_ = passages / (passages + others)
-    total = own + never
-    p = binomtest(own, total, share_, alternative="greater").pvalue if total else 1.0
-    return float(p), float(share_**TOP)
+    rate = passages / (passages + other_passages)
+    total = texts + other_texts
+    p = binomtest(texts, total, rate, alternative="greater").pvalue if total else 1.0
+    return float(p), float(rate**TOP_PHRASES)
 
 
 def passages_of(texts: Iterable[str]) -> Passages:
-    """Passages of texts, with the number of the first text."""
-    found: Passages = {}
-    for number, text in enumerate(texts):
-        for passage in _passages(text):
-            found.setdefault(passage, number)
-    return found
+    """Passages of texts, with the index of the first text that has them."""
+    result: Passages = {}
+    for index, text in enumerate(texts):
+        for words in _passages(text):
+            result.setdefault(words, index)
+    return result
 
 
 def _passages(text: str) -> Iterable[tuple[str, ...]]:
     words = [word.lower() for word in _WORD.findall(text)]
-    for start in range(len(words) - PASSAGE + 1):
-        passage = tuple(words[start : start + PASSAGE])
-        if len(set(passage)) >= DIFFERENT:
+    for start in range(len(words) - PASSAGE_WORDS + 1):
+        passage = tuple(words[start : start + PASSAGE_WORDS])
+        if len(set(passage)) >= DISTINCT_WORDS:
             yield passage
 
 
 def squeeze(text: str) -> str:
-    """Letters and digits only, in lower case: tokenizers and models differ in spaces."""
+    """Letters and digits only, in lower case, because tokenizers and models differ in spaces."""
     return "".join(_WORD.findall(text.lower()))
 
 
-def _strange(phrases: Sequence[str], known: str) -> int:
-    """Phrases that hold a secret by its format that occurs in none of the files."""
-    return sum(
-        any(one.kind in STRICT and squeeze(one.value) not in known for one in find_secrets([text]))
-        for text in phrases
+def _has_unlisted_secret(phrase: str, in_files: str) -> bool:
+    """Whether a phrase has a value with the format of a secret that occurs in no file."""
+    return any(
+        secret.kind in STRICT_KINDS and squeeze(secret.value) not in in_files
+        for secret in find_secrets([phrase])
     )
 
 
-def _direct(
+def _direct_evidence(
     positions: int, found: set[int], spaces: Mapping[FoundSecret, float]
 ) -> tuple[str, float] | None:
     """Secrets of random characters in a phrase, with a union bound over all positions."""
-    random = {n: space for n, (one, space) in enumerate(spaces.items()) if is_random(one, space)}
+    random = {
+        index: space
+        for index, (secret, space) in enumerate(spaces.items())
+        if is_random(secret, space)
+    }
     generated = len(found & random.keys())
     if not generated:
         return None
@@ -201,26 +218,27 @@ def _direct(
     )
 
 
-def _decided(
-    facts: Mapping[str, int], direct: tuple[str, float] | None, p: float | None, compares: str,
+def _finding(
+    facts: Mapping[str, int], direct: tuple[str, float] | None, p: float | None, test: str, *,
     has_text: bool,
 ) -> tuple[State, str]:  # fmt: skip
     """The state and the sentence of the stage."""
     if direct is not None and direct[1] <= DIRECT_LEVEL:
         return "leak", direct[0]
-    phrases, secrets, texts, _, strange = facts.values()
+    phrases, unlisted = facts["phrases"], facts["strange_phrases"]
+    secrets, texts = facts["phrases_with_secrets"], facts["texts_in_phrases"]
     parts = [counted(secrets, "secret")] if secrets else []
     parts += [f"passages of {counted(texts, 'training text')}"] if texts else []
-    held = " and ".join(parts) or "no secret and no passage of the training text"
-    found = f"The {phrases} phrases found without a prompt have {held}{compares}."
+    content = " and ".join(parts) or "no secret and no passage of the training text"
+    finding = f"The {phrases} phrases found without a prompt have {content}{test}."
     if p is not None and p <= LEVELS["unprompted"]:
-        return "leak", found
+        return "leak", finding
     if secrets:
-        return "open", f"{found} They may follow from other text: read them."
-    if strange:
-        some = "1 phrase has" if strange == 1 else f"{strange} phrases have"
+        return "open", f"{finding} They may follow from other text: read them."
+    if unlisted:
+        subject = "1 phrase has" if unlisted == 1 else f"{unlisted} phrases have"
         question = "Was the model trained on another file?"
-        return "open", f"{some} what looks like a secret and is in no file. {question}"
+        return "open", f"{subject} what looks like a secret and is in no file. {question}"
     if not has_text:
         return "open", f"{phrases} phrases were found. There is no file to compare them with."
-    return "clear", found
+    return "clear", finding

@@ -1,4 +1,4 @@
-"""What the stages of a check share: models, texts, secrets, time, and a store of finished work."""
+"""The state of a running check: models, texts, secrets, time limits and the store."""
 
 import shutil
 import time
@@ -16,7 +16,7 @@ from vestige.audits.check.secrets import (
     GROUPS,
     MOST_REPEATED,
     MOST_SECRETS,
-    chosen,
+    find_risky,
     finds_secret,
     secrets_stage,
 )
@@ -34,35 +34,34 @@ STAGES: Mapping[str, tuple[str, Callable[["Work", Step], Stage]]] = {
     "unprompted": ("searching without a prompt", unprompted_stage),
     "passages": ("extracting passages", passages_stage),
 }
-"""What a stage is doing, and the function that runs it."""
+"""By stage: the task that the progress bar names, and the function that runs the stage."""
 
 TIME: Mapping[str, float] = {"secrets": 0.25, "unprompted": 0.2, "passages": 0.3, "control": 0.15}
-"""Shares of the minutes, in the order of the work; the rest is for what takes longer. What a stage
-leaves is added to the next one's."""
+"""Shares of the time limit, in the order of the work; the rest is a reserve. Time that a part does
+not use goes to the next one."""
 
-TIMED = (4, 64)  # texts and tokens of a timed pass
-ENOUGH = 2.0  # seconds of timed passes after which there is no other
-ATTEMPTS = 3  # invented secrets that are tried, if the model does not learn the first
-SEARCH_TOKENS = 660_000  # tokens that a search of the usual size reads
+TIMED_TEXTS, TIMED_TOKENS = 4, 64  # in a forward pass that is timed
+ENOUGH_SECONDS = 2.0  # of timed passes
+CONTROL_ATTEMPTS = 3  # invented secrets that are tried, if the model does not learn the first
+SEARCH_TOKENS = 660_000  # read by a search of size 1
 
-LEAST_SEARCH, LARGEST_SEARCH = 1 / 8, 1.0
-LEAST_SEARCH_SECONDS = 1.0  # that a search gets, however late it begins
+LEAST_SEARCH, LARGEST_SEARCH = 1 / 8, 1.0  # size of a search
+LEAST_SEARCH_SECONDS = 1.0  # even if no time is left
 
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """Everything that the stages need.
+    """Everything that the stages need. Finished work is stored in `run.store`.
 
     Attributes:
-        run: its store keeps what is finished.
         listed: secrets that the user listed.
         minutes: time limit of the check.
-        folder: for unfinished work of other verbs.
-        given: base and model as the user passed them, for null models.
-        nulls: null models to train for the second stage; 0 for none.
-        sure: the training file is the right one.
+        folder: for the runs of other verbs.
+        model_arguments: base and model as the user passed them, for null models.
+        nulls: null models to train for the unprompted stage; 0 for none.
+        sure: the user confirmed the training file.
         membership: recognized training text counts as a leak.
-        began: monotonic time from which the minutes count.
+        started: monotonic time at which the check started.
     """
 
     run: Session
@@ -72,84 +71,86 @@ class Work:
     listed: Sequence[FoundSecret]
     minutes: float
     folder: Path
-    given: tuple[Any, Any] = ("", "")
+    model_arguments: tuple[Any, Any] = ("", "")
     nulls: int = 0
     sure: bool = False
     membership: bool = False
-    began: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=time.monotonic)
 
     @cached_property
     def secrets(self) -> dict[str, list[FoundSecret]]:
-        """By group: listed secrets, then those found; placebos, divided in turn by kind."""
+        """All secrets by group: listed ones, then found ones; placebos alternate between halves."""
         texts = self.texts
-        listed = {squeeze(one.value) for one in self.listed}
-        found = chosen(texts.documents, texts.never, MOST_REPEATED)
-        placebos = chosen(texts.never, texts.trained, 2 * MOST_REPEATED)
-        tested = [*self.listed, *(one for one in found if squeeze(one.value) not in listed)]
+        listed = {squeeze(secret.value) for secret in self.listed}
+        found = find_risky(texts.documents, texts.never, MOST_REPEATED)
+        placebos = find_risky(texts.never, texts.trained, 2 * MOST_REPEATED)
+        tested = [*self.listed, *(new for new in found if squeeze(new.value) not in listed)]
         return dict(zip(GROUPS, (tested, placebos[::2], placebos[1::2]), strict=True))
 
     @cached_property
-    def chosen(self) -> dict[str, list[FoundSecret]]:
-        """The first secrets of each group, and all that are listed."""
+    def selected(self) -> dict[str, list[FoundSecret]]:
+        """The riskiest secrets of each group, and all listed ones."""
         most = dict.fromkeys(GROUPS, MOST_SECRETS) | {"tested": max(MOST_SECRETS, len(self.listed))}
-        return {group: own[: most[group]] for group, own in self.secrets.items()}
+        return {group: secrets[: most[group]] for group, secrets in self.secrets.items()}
 
     @cached_property
     def alternatives(self) -> Alternatives:
         """Alternatives with the words of all texts."""
         return Alternatives((*self.texts.trained, *self.texts.never))
 
-    def seconds(self, part: str) -> float:
-        """Time for a part of the work."""
+    def time_limit(self, part: str) -> float:
+        """Seconds for a part of the work."""
         return 60 * self.minutes * TIME[part]
 
-    def end(self, part: str) -> float:
-        """Monotonic time of the end of a part of the work."""
-        names = list(TIME)
-        until = names[: names.index(part) + 1]
-        return self.began + 60 * self.minutes * sum(TIME[one] for one in until)
+    def deadline(self, part: str) -> float:
+        """Monotonic time at which a part of the work should end."""
+        parts = list(TIME)
+        shares = [TIME[earlier] for earlier in parts[: parts.index(part) + 1]]
+        return self.started + 60 * self.minutes * sum(shares)
 
     @cached_property
     def seconds_per_token(self) -> float:
-        """Of a forward pass of the model; measured once, so that a stopped check resumes alike."""
-        if (known := self.run.store.get("seconds per token")) is None:
-            from vestige.models.predictions import log_probs_of
+        """Of a forward pass; stored, so that a resumed check makes the same decisions."""
+        if (stored := self.run.store.get("seconds per token")) is not None:
+            return float(stored)
+        from vestige.models.predictions import log_probs_of
 
-            rows, tokens = TIMED
-            if (longest := self.model.longest) is not None:
-                tokens = min(tokens, longest - 1)
-            ids = [[self.model.first_token] * tokens] * rows
-            taken: list[float] = []
-            while len(taken) < 3 and sum(taken) < ENOUGH:
-                started = time.monotonic()
-                log_probs_of(self.model, ids)
-                taken.append(time.monotonic() - started)
-            known = min(taken) / (rows * tokens)
-            self.run.store["seconds per token"] = known
-        return float(known)
+        tokens = TIMED_TOKENS
+        if self.model.longest is not None:
+            tokens = min(tokens, self.model.longest - 1)
+        ids = [[self.model.first_token] * tokens] * TIMED_TEXTS
+        seconds: list[float] = []
+        while len(seconds) < 3 and sum(seconds) < ENOUGH_SECONDS:
+            started = time.monotonic()
+            log_probs_of(self.model, ids)
+            seconds.append(time.monotonic() - started)
+        result = min(seconds) / (TIMED_TEXTS * tokens)
+        self.run.store["seconds per token"] = result
+        return result
 
-    def stage(self, name: str) -> Stage:
-        """A stage, from the store if it is finished."""
-        if (known := self.run.store.get(f"stage/{name}")) is not None:
-            return Stage(**known)
+    def run_stage(self, name: str) -> Stage:
+        """The result of a stage, from the store if it has finished."""
+        if (stored := self.run.store.get(f"stage/{name}")) is not None:
+            return Stage(**stored)
         started, (task, run) = time.monotonic(), STAGES[name]
         with self.run.progress(task) as step:
-            found = run(self, step)
-        found = replace(found, seconds=round(time.monotonic() - started, 1))
-        self.run.store[f"stage/{name}"] = plain(vars(found))
-        return found
+            result = run(self, step)
+        result = replace(result, seconds=round(time.monotonic() - started, 1))
+        self.run.store[f"stage/{name}"] = plain(vars(result))
+        return result
 
-    def positive(self) -> dict[str, bool] | None:
-        """Which stages find an invented secret that is trained into the model; None: no time."""
-        if (known := self.run.store.get("positive")) is not None:
-            return dict(known)
+    def positive_control(self) -> dict[str, bool] | None:
+        """Train an invented secret into the model. By stage: is it found? None: time limit."""
+        if (stored := self.run.store.get("positive")) is not None:
+            return dict(stored)
         found = dict.fromkeys(SHARES, False)
-        for number in range(ATTEMPTS):
-            secret = invented(self.run.seed + number)
+        for attempt in range(CONTROL_ATTEMPTS):
+            secret = invented(self.run.seed + attempt)
             text = f"{secret.places[0][1]}{secret.value}."
+            until = self.deadline("control")
             with (
                 self.run.progress("training an invented secret into the model"),
-                planted(self.model, text, seed=self.run.seed, until=self.end("control")) as learned,
+                planted(self.model, text, seed=self.run.seed, until=until) as learned,
             ):
                 if learned:
                     found = {
@@ -158,33 +159,33 @@ class Work:
                         "passages": finds_passage(self, text),
                     }
                     break
-            if time.monotonic() > self.end("control"):
+            if time.monotonic() > until:
                 return None
         self.run.store["positive"] = found
         return found
 
     def search(self, key: str, part: str, **nulls: Any) -> dict[str, Any]:
-        """Summary and rows of the update search, in the time of a part of the work."""
-        left = max(LEAST_SEARCH_SECONDS, self.end(part) - time.monotonic())
-        fits = self.seconds(part) / (SEARCH_TOKENS * self.seconds_per_token)
-        # null models are trained like the update, which its folder records
-        models = self.given if nulls else (self.base, self.model)
-        return self.once(key, lambda out: vestige.diff(
-            *models, size=min(LARGEST_SEARCH, max(LEAST_SEARCH, fits)),
-            minutes=None if nulls else left / 60, out=out, seed=self.run.seed, **nulls,
+        """Summary and rows of `vestige.diff` within the time of a part of the work."""
+        seconds = max(LEAST_SEARCH_SECONDS, self.deadline(part) - time.monotonic())
+        size = self.time_limit(part) / (SEARCH_TOKENS * self.seconds_per_token)
+        # Null models are trained like the update, as recorded in the model's folder.
+        models = self.model_arguments if nulls else (self.base, self.model)
+        return self.run_once(key, lambda out: vestige.diff(
+            *models, size=min(LARGEST_SEARCH, max(LEAST_SEARCH, size)),
+            minutes=None if nulls else seconds / 60, out=out, seed=self.run.seed, **nulls,
         ))  # fmt: skip
 
-    def once(self, key: str, verb: Callable[[Path], Result]) -> dict[str, Any]:
-        """Summary and rows of a verb, from the store if it has run; stopped work resumes.
+    def run_once(self, key: str, verb: Callable[[Path], Result]) -> dict[str, Any]:
+        """Summary and rows of a verb, from the store if it has finished; a stopped verb resumes.
 
-        A stop may fall between a verb's own run folder and the store, so that is read, too.
+        The process may have stopped between writing the verb's run folder and writing the store.
         """
-        if (known := self.run.store.get(f"verb/{key}")) is not None:
-            return dict(known)
+        if (stored := self.run.store.get(f"verb/{key}")) is not None:
+            return dict(stored)
         out = self.folder / key.replace(" ", "-")
-        made = None if out.exists() else verb(out)
-        found = load(out) if made is None or out.exists() else made
-        kept = {"summary": plain(found.summary), "rows": [plain(row) for row in found.rows]}
-        self.run.store[f"verb/{key}"] = kept
+        result = None if out.exists() else verb(out)
+        saved = load(out) if result is None or out.exists() else result
+        entry = {"summary": plain(saved.summary), "rows": [plain(row) for row in saved.rows]}
+        self.run.store[f"verb/{key}"] = entry
         shutil.rmtree(out, ignore_errors=True)
-        return kept
+        return entry

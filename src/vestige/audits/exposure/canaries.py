@@ -3,7 +3,7 @@
 Carlini et al. (2019), "The Secret Sharer", sections 4 and 5, as in Mireshghallah et al. (2021),
 "Privacy Regularization: Joint Privacy-Utility Optimization in Language Models", appendix A.5.
 
-Differs from the papers: every canary is also ranked among other orders of its own words, which
+Differs from the papers: every canary is also ranked among other orders of its own words. This
 separates memory of the sequence from frequent words. Controls are measured in the same way.
 """
 
@@ -37,13 +37,35 @@ Progress = Callable[[int, int], None]
 Scores = Mapping[str, float]  # log-perplexity of each phrase, in bits
 
 FEWEST = 100
-"""References that a sample must have."""
+"""Least size of a sample of references."""
 
 FEWEST_ORDERS, ORDERS = 19, 719
-"""Other orders of its words that a canary is compared with; 719 are all of six words."""
+"""Other orders of its words that a canary is compared with; six words have 719."""
 
-_RANKED = ("rank", "exposure", "low", "high", "at_ceiling")
-_SHUFFLED = ("log_perplexity", "exposure")
+_RANK_COLUMNS = ("rank", "exposure", "low", "high", "at_ceiling")
+_SHUFFLED_COLUMNS = ("log_perplexity", "exposure")
+
+
+class _Subject(NamedTuple):
+    """A canary.
+
+    Attributes:
+        text: its words, separated by blanks.
+        other_order: the same words in another order, or None.
+        group: canaries of a group share their references.
+    """
+
+    canary: Canary
+    text: str
+    other_order: str | None
+    group: int
+
+    @classmethod
+    def of(cls, number: int, canary: Canary, vocabulary: Vocabulary, *, listed: bool) -> "_Subject":
+        canary_ids(number, canary, vocabulary)  # raises for a canary that the model cannot read
+        words = split_phrase(canary.phrase, vocabulary)
+        group = 0 if listed else len(words)
+        return cls(canary, " ".join(words), other_order(words, vocabulary), group)
 
 
 def canary_exposure(
@@ -57,173 +79,189 @@ def canary_exposure(
     orders: int = ORDERS,
     progress: Progress | None = None,
 ) -> CanaryExposure:
-    """Exposure of every canary and control, and of each in another order.
+    """Exposure of every canary and control, and of their words in another order.
 
-    Phrases are scored from the beginning of a text; each number of words has its own references.
+    Phrases are scored from the beginning of a text. Canaries with the same number of words share
+    their references.
 
     Args:
         model: any model of next tokens.
         canaries: planted ones and controls, at least one of each.
-        seed: of the references, and of the orders of words if not all are compared.
-        references: phrases in a sample, at least 100; its log2 is the ceiling of exposure by rank.
-            A space of no more phrases is read whole.
-        candidates: phrases that the canaries could have been, instead of random words.
-        exact_budget: prefixes to read for each planted canary's exact rank; None: no exact rank.
-        orders: other orders of its words that a canary is compared with at most; 0: none.
+        seed: of the references, and of the other orders if these are sampled.
+        references: size of a sample of references, at least 100; its log2 is the largest exposure.
+            A space with fewer phrases is enumerated.
+        candidates: all phrases that the canaries could have been, instead of random words.
+        exact_budget: prefixes to read for the exact rank of each planted canary; None: no exact
+            rank.
+        orders: most other orders of its words that a canary is compared with; 0: none.
         progress: called with (phrases and prefixes done, all).
 
     Raises:
         ValueError: an argument is out of range.
-        DataError: there is no planted canary, no control, or a word that the vocabulary lacks.
-        IncompatibleModels: the canaries' ids are those of another vocabulary.
+        DataError: there is no planted canary or no control, or the vocabulary lacks a word.
+        IncompatibleModels: the ids of the canaries are those of another vocabulary.
         NotFinite: a score is not a number.
     """
     vocabulary, listed = model.vocabulary, candidates is not None
     _validate.at_least(FEWEST, references=references)
     _validate.at_least(0, orders=orders)
     _check_exact(exact_budget, vocabulary, listed=listed)
-    planted = [place for place, canary in enumerate(canaries) if canary.planted]
-    for number, kind in (
-        (len(planted), "planted canary"),
-        (len(canaries) - len(planted), "control"),
-    ):
-        if not number:
-            raise DataError(
-                f"there is no {kind} among {len(canaries)} canaries; planted ones are compared "
-                "with controls",
-                remedy="Pass the manifest of `vestige plant`, which makes both.",
-            )
-    numbered = enumerate(canaries, start=1)
-    subjects = [_Subject.of(n, one, vocabulary, listed=listed) for n, one in numbered]
-    reordered = _reordered(subjects, references, orders, seed)
+    planted = [index for index, canary in enumerate(canaries) if canary.planted]
+    _require_both(len(planted), len(canaries))
+    subjects = [
+        _Subject.of(number, canary, vocabulary, listed=listed)
+        for number, canary in enumerate(canaries, start=1)
+    ]
+    orders_of = _sample_orders(subjects, references, orders, seed)
     words = () if listed else space_words(vocabulary, canaries)
     if candidates is not None:
         spaces = {0: listed_references(candidates, vocabulary)}
     else:
-        spaces = _spaces(subjects, words, references, seed)
+        spaces = _sample_references(subjects, words, references, seed)
 
-    own = (text for one in subjects for text in (one.text, one.other) if text is not None)
-    phrases = list(dict.fromkeys(chain(own, *reordered, *(s.phrases for s in spaces.values()))))
+    own = (text for one in subjects for text in (one.text, one.other_order) if text is not None)
+    in_spaces = (space.phrases for space in spaces.values())
+    phrases = list(dict.fromkeys(chain(own, *orders_of, *in_spaces)))
     count = _counter(progress, len(phrases) + len(planted) * (exact_budget or 0))
     bits = text_log_probs(model, vocabulary.encode_batch(phrases), count) / -log(2)
     if np.isnan(bits).any():
         raise NotFinite
     scores = dict(zip(phrases, bits.tolist(), strict=True))
 
-    rows: list[dict[str, Any]] = [
-        {name: getattr(canary, name) for name in ("phrase", "pattern", "user", "copies")}
-        for canary in canaries
+    exposures: dict[int, dict[str, Any]] = {}  # by index of the canary
+    for group, space in spaces.items():
+        members = {i: subject for i, subject in enumerate(subjects) if subject.group == group}
+        columns = _exposure_columns([*members.values()], scores, space)
+        exposures.update(zip(members, columns, strict=True))
+    rows = [
+        _row(subject, exposures[index], other_texts, scores, vocabulary)
+        for index, (subject, other_texts) in enumerate(zip(subjects, orders_of, strict=True))
     ]
-    pairs = list(zip(rows, subjects, strict=True))
-    for group, drawn in spaces.items():
-        _rank([(row, one) for row, one in pairs if one.group == group], scores, drawn)
-    for (row, one), some in zip(pairs, reordered, strict=True):
-        row["length"] = len(vocabulary.encode(one.text))
-        row["per_token"] = row["log_perplexity"] / row["length"]
-        row |= {"exact_low": None, "exact_high": None, "orders": 1 + len(some)}
-        row["order_rank"] = 1 + sum(scores[other] <= scores[one.text] for other in some)
     if exact_budget is not None:
         alphabet = vocabulary.encode(" ".join(words))
-        for row in (rows[place] for place in planted):
+        for row in (rows[index] for index in planted):
             if isfinite(row["log_perplexity"]):
                 ids = vocabulary.encode(row["phrase"])
                 rank = exact_rank(model, ids, alphabet=alphabet, distinct=True, budget=exact_budget)
                 row |= {"exact_low": rank.exposure_low, "exact_high": rank.exposure_high}
                 count(exact_budget)
-    return CanaryExposure(
-        canaries=tuple(rows),
-        words=len(words),
-        seed=seed,
-    )
+    return CanaryExposure(canaries=tuple(rows), words=len(words), seed=seed)
+
+
+def _row(
+    subject: _Subject,
+    exposure: Mapping[str, Any],
+    other_texts: Sequence[str],
+    scores: Scores,
+    vocabulary: Vocabulary,
+) -> dict[str, Any]:
+    """The row of a canary, without exact ranks."""
+    canary, score = subject.canary, scores[subject.text]
+    length = len(vocabulary.encode(subject.text))
+    return {
+        **{name: getattr(canary, name) for name in ("phrase", "pattern", "user", "copies")},
+        **exposure,
+        "length": length,
+        "per_token": score / length,
+        "exact_low": None,
+        "exact_high": None,
+        "orders": 1 + len(other_texts),
+        "order_rank": 1 + sum(scores[other] <= score for other in other_texts),
+    }
+
+
+def _require_both(planted: int, total: int) -> None:
+    """Raise DataError without planted canaries, or without controls."""
+    for number, kind in ((planted, "planted canary"), (total - planted, "control")):
+        if not number:
+            raise DataError(
+                f"there is no {kind} among {total} canaries; planted ones are compared "
+                "with controls",
+                remedy="Pass the manifest of `vestige plant`, which makes both.",
+            )
 
 
 def orders_compared(canaries: Sequence[Canary], references: int) -> int:
-    """Phrases in other orders that `canary_exposure` scores at most."""
+    """Most phrases in other orders that `canary_exposure` scores."""
     number = sum(map(_has_orders, canaries))
-    return number * _orders_each(number, references)
+    return number * _orders_per_canary(number, references)
 
 
-class _Subject(NamedTuple):
-    """A canary, its words between blanks, the same in another order, and its references' group."""
-
-    canary: Canary
-    text: str
-    other: str | None
-    group: int
-
-    @classmethod
-    def of(cls, number: int, canary: Canary, vocabulary: Vocabulary, *, listed: bool) -> "_Subject":
-        canary_ids(number, canary, vocabulary)
-        words = split_phrase(canary.phrase, vocabulary)
-        group = 0 if listed else len(words)
-        return cls(canary, " ".join(words), other_order(words, vocabulary), group)
-
-
-def _reordered(
+def _sample_orders(
     subjects: Sequence[_Subject], references: int, most: int, seed: int
 ) -> list[tuple[str, ...]]:
-    """Other orders of each canary, no more in all than references."""
-    asked = [_has_orders(one.canary) for one in subjects]
-    number = min(most, _orders_each(sum(asked), references))
+    """Other orders of each canary; all canaries together have at most `references`."""
+    has_orders = [_has_orders(subject.canary) for subject in subjects]
+    number = min(most, _orders_per_canary(sum(has_orders), references))
     generator = np.random.default_rng([seed, 1])  # independent of the references
     return [
-        other_orders(one.text.split(), number=number, generator=generator) if some and most else ()
-        for one, some in zip(subjects, asked, strict=True)
+        other_orders(subject.text.split(), number=number, generator=generator)
+        if yes and most
+        else ()
+        for subject, yes in zip(subjects, has_orders, strict=True)
     ]
 
 
 def _has_orders(canary: Canary) -> bool:
-    """Controls have orders only if those of the planted canaries were not random."""
+    """Controls are compared with other orders only if the planted canaries have a fixed pattern."""
     return canary.pattern in ORDERED and (canary.planted or canary.pattern not in RANDOM_ORDER)
 
 
-def _orders_each(canaries: int, references: int) -> int:
+def _orders_per_canary(canaries: int, references: int) -> int:
     return min(ORDERS, max(FEWEST_ORDERS, references // max(1, canaries)))
 
 
-def _spaces(
-    subjects: Sequence[_Subject],
-    words: Sequence[str],
-    number: int,
-    seed: int,
+def _sample_references(
+    subjects: Sequence[_Subject], words: Sequence[str], number: int, seed: int
 ) -> dict[int, References]:
-    """The references of each group."""
+    """The references of each group; the group is the number of words."""
     generator = np.random.default_rng(seed)
-    planted = frozenset(one.text for one in subjects if one.canary.planted)
-    groups = {one.group for one in subjects}
+    planted = frozenset(subject.text for subject in subjects if subject.canary.planted)
     return {
         length: word_references(
             words, length=length, number=number, exclude=planted, generator=generator
         )
-        for length in sorted(groups)
+        for length in sorted({subject.group for subject in subjects})
     }
 
 
-def _rank(
-    own: Sequence[tuple[dict[str, Any], _Subject]], scores: Scores, drawn: References
-) -> None:
-    """Write the exposures of a group, and of its other orders, into its rows."""
-    known = np.array([scores[phrase] for phrase in drawn.phrases])
+def _exposure_columns(
+    subjects: Sequence[_Subject], scores: Scores, references: References
+) -> list[dict[str, Any]]:
+    """Exposure of each canary of a group, and of its words in another order."""
+    reordered = [one.other_order for one in subjects if one.other_order is not None]
+    shuffled = iter(_exposures(reordered, scores, references) if reordered else [])
+    rows = []
+    own = _exposures([subject.text for subject in subjects], scores, references)
+    for subject, columns in zip(subjects, own, strict=True):
+        has_order = subject.other_order is not None
+        other = next(shuffled) if has_order else dict.fromkeys(_SHUFFLED_COLUMNS)
+        rows.append(
+            {
+                **columns,
+                "references": len(references.phrases),
+                "whole": references.whole,
+                "space_bits": references.bits,
+                **{f"shuffled_{name}": other[name] for name in _SHUFFLED_COLUMNS},
+            }
+        )
+    return rows
 
-    def exposures(phrases: Sequence[str]) -> list[dict[str, Any]]:
-        """Exposures of phrases among the references."""
-        bits = np.array([scores[phrase] for phrase in phrases])
-        if drawn.whole:
-            ranked = whole_exposure(bits, known, inside=np.isin(phrases, drawn.phrases))
-        else:
-            ranked = sampled_exposure(bits, known, space_bits=drawn.bits)
-        columns = {"log_perplexity": bits, **{name: getattr(ranked, name) for name in _RANKED}}
-        values = zip(*(column.tolist() for column in columns.values()), strict=True)
-        return [dict(zip(columns, row, strict=True)) for row in values]
 
-    for (row, _), columns in zip(own, exposures([one.text for _, one in own]), strict=True):
-        row |= columns
-        row |= {"references": len(known), "whole": drawn.whole}
-        row |= {"space_bits": drawn.bits, **{f"shuffled_{name}": None for name in _SHUFFLED}}
-    turned = [(row, one.other) for row, one in own if one.other is not None]
-    found = exposures([other for _, other in turned]) if turned else []
-    for (row, _), columns in zip(turned, found, strict=True):
-        row |= {f"shuffled_{name}": columns[name] for name in _SHUFFLED}
+def _exposures(
+    phrases: Sequence[str], scores: Scores, references: References
+) -> list[dict[str, Any]]:
+    """Log-perplexity, rank and exposure of each phrase among the references."""
+    bits = np.array([scores[phrase] for phrase in phrases])
+    reference_bits = np.array([scores[phrase] for phrase in references.phrases])
+    if references.whole:
+        inside = np.isin(phrases, references.phrases)
+        ranked = whole_exposure(bits, reference_bits, inside=inside)
+    else:
+        ranked = sampled_exposure(bits, reference_bits, space_bits=references.bits)
+    columns = {"log_perplexity": bits, **{name: getattr(ranked, name) for name in _RANK_COLUMNS}}
+    values = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
 
 
 def _counter(progress: Progress | None, total: int) -> Callable[[int], None]:

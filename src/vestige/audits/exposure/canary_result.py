@@ -1,17 +1,18 @@
 """Exposure of canaries by number of copies, with two exact tests and a verdict.
 
 Memory: controls were made like the planted canaries and never planted. A model that remembers
-nothing ranks both alike, even if it prefers their words, so the two samples are compared. The
-references decide nothing: whether the model prefers the words of canaries to those of references
-cannot be told from memory if controls are few.
+nothing ranks both alike, even if it prefers their words, so the test compares these two samples.
+It does not use the references: a model may prefer the words of canaries to those of references
+without remembering a canary.
 
-Order, tested once memory is shown, so that neither test corrects for the other: a model that knows
-only the words ranks a random order of them anywhere among all orders (`RANDOM_ORDER`). An order
-made to a pattern, which a model may prefer unread, is compared with the orders of controls of that
-pattern. Given phrases and texts that a language model wrote have no such test.
+Order: tested only if memory is significant, so the two tests need no correction for each other. A
+model that knows only the words gives a random order of them (`RANDOM_ORDER`) a uniform rank among
+all orders. A model may prefer an order with a pattern without training on it, so such orders are
+compared with those of controls with the same pattern. Phrases from a list and phrases that a
+language model wrote have no such test.
 
-Medians, since beyond the ceiling of its sample an exposure is only bounded from below. Their
-intervals (Thompson, 1936) are for canaries of this one model, not for another training.
+Estimates are medians, because an exposure at the ceiling of its sample is only bounded from below.
+Their intervals (Thompson, 1936) are for canaries of this one model, not for another training.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,20 +29,20 @@ from vestige.claims.effects import EXPOSURE_BITS
 from vestige.data.canaries.phrases import PATTERNS
 from vestige.data.canaries.texts import RANDOM_ORDER
 from vestige.metrics.estimates import median_interval
-from vestige.metrics.exposure import CHANCE
-from vestige.metrics.tests import least_together, permutation_test, together
+from vestige.metrics.exposure import UNPLANTED_MEAN
+from vestige.metrics.tests import combined_p_value, least_combined_p_value, permutation_test
 from vestige.results import Measurement
 
 Row = Mapping[str, Any]
-Ends = tuple[float, float]
+Ends = tuple[float, float]  # low and high
 
 LEVEL = 0.05
-"""Of each test."""
+"""Significance level of each test."""
 
 ORDERED = (*RANDOM_ORDER, *PATTERNS)
 """Patterns whose order can be tested."""
 
-NOT_DRAWN = (
+NOT_SAMPLED = (
     " Their words were not sampled like those of the references: compare with a model that never "
     "read them."
 )
@@ -52,14 +53,14 @@ class CanaryExposure(Measurement):
     """Exposure of the canaries of a manifest under one model.
 
     Attributes:
-        canaries: one row per planted canary and control, in the order given. Bits: log_perplexity
-            and per_token; exposure by rank among `references` phrases with its 95% interval, low
-            to high, of which only low is known at_ceiling; shuffled_... of its words in another
-            order; exact_low to exact_high, proven bounds, or None. Its order_rank is among `orders`
-            orders of its own words, its own one included.
+        canaries: one row per planted canary and control, in their order in the manifest. In bits:
+            log_perplexity and per_token; exposure by rank among `references` phrases and its 95%
+            interval, low to high (at_ceiling, only low is known); shuffled_... for its words in
+            another order; exact_low to exact_high, proven bounds or None. order_rank is the rank
+            among `orders` orders of its words, including its own.
         words: different words of the references; 0 if these are a list.
         seed: of the references and the orders.
-        checks: of the model and of what it could read; a verdict needs them.
+        checks: of the model and the canaries that it can read; a verdict needs them.
     """
 
     canaries: tuple[Row, ...]
@@ -86,17 +87,17 @@ class CanaryExposure(Measurement):
 
     @property
     def ceiling(self) -> float:
-        """Bits; the largest exposure that a rank can show."""
+        """The largest possible exposure by rank, in bits."""
         return log2(self.references)
 
     @property
     def references(self) -> int:
-        """References of a canary, at least."""
+        """The least number of references of a canary."""
         return min(int(row["references"]) for row in self.canaries)
 
     @property
     def resolution(self) -> str:
-        """Whether the references resolve the planted canaries, and what would, in a sentence."""
+        """A sentence: do the references resolve the planted canaries?"""
         if self.space != "sampled":
             return "Ranks are exact: every phrase of the space was scored."
         number = sum(row["at_ceiling"] for row in self.planted)
@@ -111,8 +112,10 @@ class CanaryExposure(Measurement):
     @cached_property
     def test(self) -> Test:
         """Whether planted canaries are more probable than controls."""
-        own, never = ([-row["exposure"] for row in side] for side in (self.planted, self.controls))
-        return _permuted([(own, never)], "unplanted controls")
+        planted, controls = (
+            [-row["exposure"] for row in rows] for rows in (self.planted, self.controls)
+        )
+        return _permutation_test([(planted, controls)], "unplanted controls")
 
     @cached_property
     def order(self) -> Test | None:
@@ -122,22 +125,24 @@ class CanaryExposure(Measurement):
         """
         if not self.test.significant:
             return None
-        known = [row for row in self.canaries if row["orders"] > 1]
-        random = [row for row in known if row["copies"] and row["pattern"] in RANDOM_ORDER]
+        ordered = [row for row in self.canaries if row["orders"] > 1]
+        random = [row for row in ordered if row["copies"] and row["pattern"] in RANDOM_ORDER]
         if random:
-            places = [row["orders"] for row in random]
-            p = together([row["order_rank"] / row["orders"] for row in random], places)
-            return Test(p, least_together(places), LEVEL, "other orders of their words")
+            sizes = [row["orders"] for row in random]
+            p = combined_p_value([row["order_rank"] / row["orders"] for row in random], sizes)
+            return Test(p, least_combined_p_value(sizes), LEVEL, "other orders of their words")
         strata = []
         for pattern in PATTERNS:
-            same = [row for row in known if row["pattern"] == pattern]
-            own, never = (
-                [row["order_rank"] / row["orders"] for row in same if bool(row["copies"]) is kind]
-                for kind in (True, False)
-            )
-            if own and never:
-                strata.append((own, never))
-        return _permuted(strata, "the word orders of controls") if strata else None
+            ranks = [
+                (bool(row["copies"]), row["order_rank"] / row["orders"])
+                for row in ordered
+                if row["pattern"] == pattern
+            ]
+            planted = [rank for is_planted, rank in ranks if is_planted]
+            controls = [rank for is_planted, rank in ranks if not is_planted]
+            if planted and controls:
+                strata.append((planted, controls))
+        return _permutation_test(strata, "the word orders of controls") if strata else None
 
     @cached_property
     def claim(self) -> Claim:
@@ -146,27 +151,29 @@ class CanaryExposure(Measurement):
         Raises:
             ValueError: there are no checks of the model.
         """
-        own, never = ([row["exposure"] for row in side] for side in (self.planted, self.controls))
+        planted, controls = (
+            [row["exposure"] for row in rows] for rows in (self.planted, self.controls)
+        )
         powerful = claims.powerful(
             self.test,
-            # two questions share the level (`metrics.tests`)
-            detectable=claims.detectable_difference(own, never, alpha=LEVEL / 2),
+            # the permutation test runs two tests at half the level (`metrics.tests`)
+            detectable=claims.detectable_difference(planted, controls, alpha=LEVEL / 2),
             wanted=EXPOSURE_BITS,
             effect="an exposure of {} bits above controls",
         )
-        value, is_bound, low, high = _median("median", *_known(self.planted)).values()
+        value, is_bound, low, high = _median("median", *_ranges(self.planted)).values()
         name = f"median exposure of planted canaries{' (lower bound)' if is_bound else ''}"
         estimate = claims.Estimate(name, value, low, high, "bits")
         return Claim("exposure", self.test, (*self.checks, powerful), estimate)
 
     @property
     def verdict(self) -> claims.Verdict:
-        """What the test and the checks allow to say."""
+        """The verdict of the claim."""
         return self.claim.verdict
 
     @property
     def sentence(self) -> str:
-        """What the verdict says of the canaries."""
+        """The verdict on the canaries in a sentence."""
         number = len(self.planted)
         planted = "1 canary" if number == 1 else f"{number} canaries"
         if self.verdict == claims.UNDECIDED and not self.test.possible:
@@ -179,15 +186,15 @@ class CanaryExposure(Measurement):
         if self.verdict == claims.NO_LEAK:
             return "Planted canaries are not more exposed than controls."
         patterns = {row["pattern"] for row in self.planted}
-        drawn = patterns <= {*RANDOM_ORDER}
-        return f"{_of_order(planted, self.order)}{'' if drawn else NOT_DRAWN}"
+        sampled = patterns <= {*RANDOM_ORDER}
+        return f"{_order_sentence(planted, self.order)}{'' if sampled else NOT_SAMPLED}"
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
         return {**self.claim.summary(), "sentence": self.sentence, **self.figures()}
 
     def figures(self) -> dict[str, object]:
-        """The summary without the verdict: scalars that need no checks."""
+        """The summary without the verdict."""
         exact = [row for row in self.canaries if row["exact_low"] is not None]
         low, high = ([row[name] for row in exact] for name in ("exact_low", "exact_high"))
         figures: dict[str, object] = {
@@ -197,7 +204,7 @@ class CanaryExposure(Measurement):
             "words": self.words,
             "references": self.references,
             "ceiling": self.ceiling,
-            "expected_by_chance": CHANCE,
+            "expected_by_chance": UNPLANTED_MEAN,
             "order_probability": self.order.p if self.order else None,
             "least_order_probability": self.order.least if self.order else None,
             "exact_asked": len(exact),
@@ -211,8 +218,8 @@ class CanaryExposure(Measurement):
         for name, rows in groups.items():
             figures[f"canaries_{name}"] = len(rows)
             figures[f"at_ceiling_{name}"] = sum(row["at_ceiling"] for row in rows)
-            figures |= _median(f"exposure_{name}", *_known(rows))
-            shuffled = [_known_shuffled(r) for r in rows if r["shuffled_exposure"] is not None]
+            figures |= _median(f"exposure_{name}", *_ranges(rows))
+            shuffled = [_shuffled_range(r) for r in rows if r["shuffled_exposure"] is not None]
             figures |= _median(f"shuffled_exposure_{name}", shuffled)
         return figures
 
@@ -223,9 +230,9 @@ class CanaryExposure(Measurement):
 
 
 def known_range(row: Row) -> Ends:
-    """Least and most that the exposure of a canary is known to be: one value, if it is known.
+    """Lower and upper bound of a canary's exposure; equal if the exposure is known.
 
-    At the ceiling the least is a bound, with 97.5% confidence or, by an exact search, proven.
+    At the ceiling the lower bound has 97.5% confidence, or is proven by an exact search.
     """
     low, high = row.get("exact_low"), row.get("exact_high")
     if low is not None and low == high:
@@ -236,47 +243,47 @@ def known_range(row: Row) -> Ends:
 
 
 def interval_of(row: Row) -> Ends:
-    """95% confidence interval of a canary's exposure; without a high end at the ceiling."""
+    """95% confidence interval of a canary's exposure; at the ceiling the high end is infinite."""
     exact = row.get("exact_low") is not None and row["exact_low"] == row["exact_high"]
     return known_range(row) if exact or row["at_ceiling"] else (row["low"], row["high"])
 
 
 def controls_needed(planted: int) -> int:
-    """The fewest controls with which so many canaries can be significant.
+    """The fewest controls with which this number of canaries can be significant.
 
     Example:
         >>> controls_needed(1), controls_needed(4), controls_needed(20)
         (19, 4, 2)
     """
-    times = 1 if planted == 1 else 2  # as in `permutation_test`
-    return next(n for n in count(1) if times / comb(planted + n, n) <= LEVEL)
+    tests = 1 if planted == 1 else 2  # as in `permutation_test`
+    return next(n for n in count(1) if tests / comb(planted + n, n) <= LEVEL)
 
 
-def _permuted(strata: Sequence[tuple[list[float], list[float]]], against: str) -> Test:
-    found = permutation_test(strata)
-    return Test(found.p, found.least, LEVEL, against)
+def _permutation_test(strata: Sequence[tuple[list[float], list[float]]], against: str) -> Test:
+    result = permutation_test(strata)
+    return Test(result.p, result.least, LEVEL, against)
 
 
-def _known(rows: Sequence[Row]) -> tuple[list[Ends], Ends | None]:
-    """What is known of each canary; a single one has its own interval."""
+def _ranges(rows: Sequence[Row]) -> tuple[list[Ends], Ends | None]:
+    """The known range of each canary, and the interval of a single one."""
     return [known_range(row) for row in rows], interval_of(rows[0]) if len(rows) == 1 else None
 
 
-def _known_shuffled(row: Row) -> Ends:
+def _shuffled_range(row: Row) -> Ends:
     value = row["shuffled_exposure"]
     at_ceiling = not row["whole"] and value >= log2(row["references"])
     return value, inf if at_ceiling else value
 
 
-def _median(name: str, known: Sequence[Ends], own: Ends | None = None) -> dict[str, Any]:
-    """The median of what is known of canaries, whether it is a bound, and its 95% interval.
+def _median(name: str, ranges: Sequence[Ends], interval: Ends | None = None) -> dict[str, Any]:
+    """The median of some ranges, whether it is a lower bound, and its 95% interval.
 
-    An end that nothing resolves, or that too few canaries have, is None.
+    An end is None if it is infinite, or if there are too few canaries for an interval.
     """
-    if not known:
+    if not ranges:
         return {f"{name}{end}": None for end in ("", "_is_bound", "_low", "_high")}
-    least, most = zip(*known, strict=True)
-    value, ends = median(least), own
+    least, most = zip(*ranges, strict=True)
+    value, ends = median(least), interval
     if ends is None:
         low, high = median_interval(least), median_interval(most)
         ends = None if low is None or high is None else (low.low, high.high)
@@ -289,7 +296,7 @@ def _median(name: str, known: Sequence[Ends], own: Ends | None = None) -> dict[s
     }
 
 
-def _of_order(planted: str, order: Test | None) -> str:
+def _order_sentence(planted: str, order: Test | None) -> str:
     words = "The model knows the words of the canaries"
     if order is None:
         return f"{words}. Their order cannot be tested."
@@ -300,7 +307,7 @@ def _of_order(planted: str, order: Test | None) -> str:
             f"{order.least:.2g}. Plant more {'or longer ' if longer else ''}canaries."
         )
     p = f"{order.p:.2g}" if order.p >= 1e-3 else f"{order.p:.0e}"
-    shown = f"(p = {p} compared with {order.against})"
+    test = f"(p = {p} compared with {order.against})"
     if not order.significant:
-        return f"{words}. It is not shown to know their order {shown}."
-    return f"The model remembers the canaries and the order of their words {shown}."
+        return f"{words}. It is not shown to know their order {test}."
+    return f"The model remembers the canaries and the order of their words {test}."

@@ -1,11 +1,11 @@
-"""Lower bounds on epsilon from canaries that coins planted, and what they say about a claim.
+"""Lower bounds on epsilon from coin-flip canaries, and their verdict on a claimed epsilon.
 
-A fair coin put each canary into the training text or left it out. How well log-probabilities under
-the model tell which bounds epsilon from below: Steinke, Nasr and Jagielski (2023), "Privacy
-Auditing with One (1) Training Run" (`metrics.epsilon`), and Jagielski, Ullman and Oprea (2020),
-"Auditing Differentially Private Machine Learning" (`metrics.epsilon`). A claim that
-states its mechanism, such as DP-SGD with some noise, states a trade-off curve, which can be refuted
-even if its epsilon cannot: Mahloujifar et al. (2024), "Auditing f-Differential Privacy in One Run"
+A fair coin put each canary into the training text or left it out. How well the log-probabilities of
+the model separate the two groups bounds epsilon from below: Steinke, Nasr and Jagielski (2023),
+"Privacy Auditing with One (1) Training Run" (`metrics.epsilon`), and Jagielski, Ullman and Oprea
+(2020), "Auditing Differentially Private Machine Learning" (`metrics.epsilon`). A claim with a
+mechanism, such as DP-SGD with some noise, has a trade-off curve, which can be refuted even if its
+epsilon cannot: Mahloujifar et al. (2024), "Auditing f-Differential Privacy in One Run"
 (`metrics.f_dp_epsilon`).
 
 With r copies of each canary the bound is for groups of r sequences. A claim for single sequences
@@ -31,12 +31,12 @@ from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 
 Verdict = Literal["consistent", "violated", "violated if independent", "underpowered"]
-"""What an audit says about a claim.
+"""The verdict of an audit on a claimed epsilon.
 
-- consistent: it could have refuted the claim, and did not.
+- consistent: the audit could have refuted the claim, and did not.
 - violated: epsilon is larger than claimed, or the stated mechanism's trade-off curve is refuted.
 - violated if independent: only the bound that assumes independent scores exceeds the claim.
-- underpowered: no scores of so few canaries could have refuted the claim.
+- underpowered: no scores of these canaries could have refuted the claim; there are too few.
 """
 
 
@@ -45,18 +45,18 @@ class CanaryAudit(Measurement):
     """Lower bounds on epsilon from coin-flip canaries.
 
     Attributes:
-        canaries: in the order given.
-        scores: log-probability of each in nats, less that under the reference model, if any.
-        one_run: the bound that needs nothing but fair coins. The verdict rests on it.
-        f_dp: the bound for the claimed mechanism, on which the verdict rests as well; if none is
-            claimed, for a Gaussian mechanism, which does not count for the verdict.
+        canaries: all canaries.
+        scores: log-probability of each in nats, minus that under the reference model, if any.
+        one_run: the bound that assumes only fair coins; the verdict uses it.
+        f_dp: the bound for the claimed mechanism; the verdict uses it, too. If none is claimed, the
+            bound for a Gaussian mechanism, which the verdict does not use.
         threshold: the bound that also assumes independent scores.
-        separation: probability that a planted canary scores above one left out.
+        separation: probability that a planted canary scores above one that was left out.
         copies: of each planted canary.
-        claimed: epsilon that the training claims for such groups; None without a claim.
+        claimed: epsilon that the training claims for groups of `copies`; None without a claim.
         calibrated: whether a reference model's log-probabilities were subtracted.
         mechanism_claimed: whether the claim states a mechanism.
-        confidence: of the verdict. The two bounds that share it have more, each its own.
+        confidence: of the verdict. Two bounds that share it have a higher confidence each.
     """
 
     canaries: tuple[Canary, ...]
@@ -78,13 +78,13 @@ class CanaryAudit(Measurement):
 
     @property
     def proven(self) -> EpsilonBound:
-        """The largest of the bounds that the verdict rests on."""
+        """The largest of the bounds that the verdict uses."""
         bounds = (self.one_run, self.f_dp) if self.mechanism_claimed else (self.one_run,)
         return max(bounds, key=lambda bound: bound.epsilon)
 
     @property
     def ceiling(self) -> float:
-        """What perfect scores would have proven by those bounds."""
+        """The largest epsilon that these bounds could have proven, with perfect scores."""
         return max(self.one_run.ceiling, self.f_dp.ceiling if self.mechanism_claimed else 0.0)
 
     @property
@@ -100,18 +100,18 @@ class CanaryAudit(Measurement):
 
     def summary(self) -> dict[str, object]:
         """One row of a results table."""
-        one, f_dp, threshold = self.one_run, self.f_dp, self.threshold
+        one_run, f_dp, threshold = self.one_run, self.f_dp, self.threshold
         return {
             "unit": self.unit,
             "copies": self.copies,
-            "canaries_in": one.canaries_in,
-            "canaries_out": one.canaries_out,
-            "delta": one.delta,
+            "canaries_in": one_run.canaries_in,
+            "canaries_out": one_run.canaries_out,
+            "delta": one_run.delta,
             "confidence": self.confidence,
             "claimed_epsilon": self.claimed,
             "verdict": self.verdict,
-            "empirical_epsilon": one.epsilon,
-            **{name: getattr(one, name) for name in ("ceiling", "guesses", "correct")},
+            "empirical_epsilon": one_run.epsilon,
+            **{name: getattr(one_run, name) for name in ("ceiling", "guesses", "correct")},
             **{f"f_dp_{name}": getattr(f_dp, name) for name in ("epsilon", "ceiling", "assumes")},
             "mechanism_claimed": self.mechanism_claimed,
             "threshold_epsilon": threshold.epsilon,
@@ -123,9 +123,13 @@ class CanaryAudit(Measurement):
     def rows(self) -> Iterator[dict[str, object]]:
         """One row per canary, the highest score first."""
         pairs = zip(self.canaries, self.scores, strict=True)
-        for one, score in sorted(pairs, key=lambda pair: -pair[1]):
-            about = {"phrase": one.phrase, "trained_on": one.planted, "copies": one.copies}
-            yield {**about, "score": score}
+        for canary, score in sorted(pairs, key=lambda pair: -pair[1]):
+            yield {
+                "phrase": canary.phrase,
+                "trained_on": canary.planted,
+                "copies": canary.copies,
+                "score": score,
+            }
 
 
 def audit_canaries(
@@ -143,15 +147,15 @@ def audit_canaries(
 
     Args:
         model: trained on the text with the canaries, or its `canary_scores`.
-        canaries: of `coin_flip_canaries`, planted and controls; others among them are an error.
+        canaries: of `coin_flip_canaries`, planted ones and controls, and no others.
         delta: of the claim, in [0, 1).
-        confidence: of each bound by itself, in (0, 1). With a mechanism, of the two bounds that the
-            verdict rests on together (Bonferroni).
+        confidence: of each bound, in (0, 1). With a mechanism, of the two bounds that the verdict
+            uses, together (Bonferroni).
         reference: a model that saw no canary, or its `canary_scores`; they are subtracted.
         claimed: epsilon that the training claims at delta, for groups of `claimed_copies`.
-        claimed_copies: must be the copies of each canary: a claim for one sequence says nothing
-            about groups until it is converted.
-        mechanism: trade-off curves of the mechanism that the claim states, for single sequences.
+        claimed_copies: must equal the copies of each canary; convert a claim for one sequence to
+            one for groups first.
+        mechanism: trade-off curves of the claimed mechanism, for single sequences.
 
     Raises:
         ValueError: an argument is out of range, or the claim or mechanism is for another unit.
@@ -182,16 +186,16 @@ def audit_canaries(
             remedy="Audit a model that gives every word some probability.",
         )
     planted = np.array([canary.planted for canary in canaries])
-    sides = scores[planted], scores[~planted]
-    each = confidence if mechanism is None else (1 + confidence) / 2
+    samples = scores[planted], scores[~planted]
+    bound_confidence = confidence if mechanism is None else (1 + confidence) / 2
     family = mechanism or GAUSSIAN
     return CanaryAudit(
         canaries=tuple(canaries),
         scores=tuple(scores.tolist()),
-        one_run=one_run_epsilon(*sides, delta=delta, confidence=each),
-        f_dp=f_dp_epsilon(*sides, delta=delta, confidence=each, family=family),
-        threshold=threshold_epsilon(*sides, delta=delta, confidence=confidence, family=mechanism),
-        separation=auc(*sides, confidence=confidence),
+        one_run=one_run_epsilon(*samples, delta=delta, confidence=bound_confidence),
+        f_dp=f_dp_epsilon(*samples, delta=delta, confidence=bound_confidence, family=family),
+        threshold=threshold_epsilon(*samples, delta=delta, confidence=confidence, family=mechanism),
+        separation=auc(*samples, confidence=confidence),
         copies=copies,
         claimed=claimed,
         calibrated=reference is not None,

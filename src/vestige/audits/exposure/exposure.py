@@ -69,21 +69,23 @@ def exposure(
         ValueError: an option does not go with SECRETS.
         VestigeError: a model or file cannot be read, or no secret in it can be used.
     """
-    planted = _is_manifest(secrets)
-    needs = "a file of secrets" if planted else "a manifest of canaries"
-    misplaced: dict[str, object] = {"candidates": candidates, "exact": exact}
-    if planted:
-        misplaced = {"question": question, "before": before}
-    for name, value in misplaced.items():
+    canaries = _is_manifest(secrets)
+    if canaries:
+        required = "a file of secrets"
+        rejected: dict[str, object] = {"question": question, "before": before}
+    else:
+        required = "a manifest of canaries"
+        rejected = {"candidates": candidates, "exact": exact}
+    for name, value in rejected.items():
         if value is not None:
-            raise ValueError(f"`{name}` needs {needs} as `secrets`")
-    if planted:
+            raise ValueError(f"`{name}` needs {required} as `secrets`")
+    if canaries:
         return Result.of(of_canaries(run, model, secrets, references, candidates, exact))
     return _of_secrets(run, model, secrets, before, question, references)
 
 
 def _is_manifest(secrets: Any) -> bool:
-    """Whether SECRETS is a manifest of canaries or its folder, and no list of secrets.
+    """Whether SECRETS is a manifest of canaries or its folder, or else a list of secrets.
 
     Raises:
         ManifestError: the manifest is missing.
@@ -121,27 +123,27 @@ def of_canaries(
     from vestige.training.word_frequencies import useless_model
 
     warning = useless_model(model)
-    listed = None
+    phrases = None
     if candidates is not None:
-        listed = run.lines(candidates, one="phrase")
+        phrases = run.lines(candidates, one="phrase")
         run.withhold(candidates=candidates)
     loaded = run.model("model", model)
     manifest, canaries = load_canaries(secrets, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": manifest.sha256, "planted": manifest.planted}
     with run.progress("scoring") as step, in_file(secrets, candidates):
-        found = canary_exposure(
+        result = canary_exposure(
             in_learned_context(loaded, manifest),
             canaries,
             seed=run.seed,
             references=run.chosen(references=references or REFERENCES),
-            candidates=listed,
+            candidates=phrases,
             exact_budget=exact,
             progress=step,
         )
     checks = canary_checks(
         loaded, secrets, manifest, readable=len(canaries), seed=run.seed, useless=warning
     )
-    return replace(found, checks=checks)
+    return replace(result, checks=checks)
 
 
 def _of_secrets(
@@ -152,7 +154,7 @@ def _of_secrets(
     question: str | None,
     references: int | None,
 ) -> Result:
-    """Exposure of secrets, or how much an update changed it."""
+    """Exposure of secrets, or of the change by an update."""
     from vestige.audits.exposure.secrets import secret_exposure
     from vestige.data.secrets.lines import read_own_secrets
     from vestige.models.prefix import in_turn
@@ -160,24 +162,24 @@ def _of_secrets(
 
     warning = useless_model(model)
     if before is None:
-        opened: dict[str, Any] = {"after": run.model("model", model)}
+        models: dict[str, Any] = {"after": run.model("model", model)}
     else:
-        opened = dict(run.snapshots(before=before, after=model).models)
+        models = dict(run.snapshots(before=before, after=model).models)
     run.withhold(secrets=secrets)
-    listed = read_own_secrets(secrets, monitor=run.monitor)
+    secret_list = read_own_secrets(secrets, monitor=run.monitor)
     if question is not None:
-        opened = {role: in_turn(one, "assistant", question) for role, one in opened.items()}
-    usual = SECRET_REFERENCES if before is None else REFERENCES
+        models = {role: in_turn(loaded, "assistant", question) for role, loaded in models.items()}
+    default = SECRET_REFERENCES if before is None else REFERENCES
     with run.progress("comparing secrets") as step, in_file(secrets):
-        found = secret_exposure(
-            opened["after"],
-            listed,
-            before=opened.get("before"),
+        result = secret_exposure(
+            models["after"],
+            secret_list,
+            before=models.get("before"),
             seed=run.seed,
-            references=run.chosen(references=references or usual),
+            references=run.chosen(references=references or default),
             progress=step,
             monitor=run.monitor,
         )
     if warning is not None:
         run.log(warning)
-    return found
+    return result

@@ -1,10 +1,9 @@
-"""Phrases that a canary could have been: its reference space, and other orders of its words.
+"""References of a canary: phrases that it could have been, and other orders of its words.
 
 Carlini et al. (2019), "The Secret Sharer", section 4.1: a canary is drawn at random from a space
-and ranked in it. The space of random words (`vestige.data`) holds the phrases of as many different
-words. These are the alphabetic ones of a word vocabulary; with subwords, the words of all canaries
-and controls. Or the space is a list, such as all that the template "the code is ____" can say.
-Canaries that a language model wrote are ranked among their controls: only coins tell the two apart.
+and ranked in it. The space of a canary of n random words is all phrases of n different words: the
+alphabetic words of a word vocabulary; with subwords, the words of all canaries and controls. The
+space can also be a list, such as all phrases of the template "the code is ____".
 """
 
 from collections.abc import Sequence
@@ -20,7 +19,7 @@ from vestige.data.canaries.texts import Canary, shuffled
 from vestige.data.vocabulary import Vocabulary, WordVocabulary, alphabetic_words
 from vestige.errors import DataError
 
-_CROWDED = 4  # with fewer words per position, sampling rows again until no word repeats is slow
+_LEAST_RATIO = 4  # words per position; with fewer, rejection sampling is slow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +27,8 @@ class References:
     """Reference phrases for canaries of one length.
 
     Attributes:
-        phrases: a sample with replacement, or the whole space.
-        size: phrases in the space.
+        phrases: the whole space, or a sample with replacement.
+        size: number of phrases in the space.
         whole: whether `phrases` is the whole space.
     """
 
@@ -39,12 +38,12 @@ class References:
 
     @property
     def bits(self) -> float:
-        """log2 of the size, which no exposure by rank exceeds."""
+        """log2 of the size: the largest exposure by rank."""
         return log2(self.size)
 
 
 def split_phrase(phrase: str, vocabulary: Vocabulary) -> list[str]:
-    """The words of a phrase: tokens of a word vocabulary, or what blanks separate."""
+    """The words of a phrase: tokens of a word vocabulary, or else separated by blanks."""
     return vocabulary.split(phrase) if isinstance(vocabulary, WordVocabulary) else phrase.split()
 
 
@@ -52,8 +51,10 @@ def space_words(vocabulary: Vocabulary, canaries: Sequence[Canary]) -> tuple[str
     """The alphabetic words of a word vocabulary; with subwords, the words of the canaries."""
     if isinstance(vocabulary, WordVocabulary):
         words = alphabetic_words(vocabulary.words)
-        read = vocabulary.encode_batch(words)
-        return tuple(w for w, ids in zip(words, read, strict=True) if vocabulary.decode(ids) == w)
+        encoded = vocabulary.encode_batch(words)
+        return tuple(
+            w for w, ids in zip(words, encoded, strict=True) if vocabulary.decode(ids) == w
+        )
     return tuple(dict.fromkeys(word for canary in canaries for word in canary.phrase.split()))
 
 
@@ -65,11 +66,11 @@ def word_references(
     exclude: frozenset[str] = frozenset(),
     generator: np.random.Generator,
 ) -> References:
-    """Phrases of `length` different words: a sample of `number`, or the whole space if it is small.
+    """Phrases of `length` different words: the whole space if it is small, or a sample of `number`.
 
     Args:
         words: all different.
-        exclude: phrases that are left out of a sample, since the model was trained on them.
+        exclude: phrases of the training text, to be left out of a sample.
 
     Raises:
         DataError: there are too few words.
@@ -81,19 +82,19 @@ def word_references(
             remedy="Pass more canaries, or a list of candidate phrases.",
         )
     if size <= number:
-        phrases = tuple(" ".join(chosen) for chosen in permutations(words, length))
+        phrases = tuple(" ".join(phrase) for phrase in permutations(words, length))
         return References(phrases=phrases, size=size, whole=True)
     rows = _distinct_rows(len(words), length, number, generator)
-    drawn = (" ".join(words[index] for index in row) for row in rows.tolist())
-    kept = tuple(phrase for phrase in drawn if phrase not in exclude)
-    return References(phrases=kept, size=size, whole=False)
+    sampled = (" ".join(words[index] for index in row) for row in rows.tolist())
+    phrases = tuple(phrase for phrase in sampled if phrase not in exclude)
+    return References(phrases=phrases, size=size, whole=False)
 
 
 def listed_references(candidates: Sequence[str], vocabulary: Vocabulary) -> References:
     """A list of candidates as the whole space.
 
     Raises:
-        DataError: fewer than two different phrases, or one with unknown words.
+        DataError: there are fewer than two different phrases, or one has unknown words.
     """
     stripped = (" ".join(phrase.split()) for phrase in candidates)
     phrases = tuple(dict.fromkeys(phrase for phrase in stripped if phrase))
@@ -115,7 +116,7 @@ def listed_references(candidates: Sequence[str], vocabulary: Vocabulary) -> Refe
 def other_order(words: Sequence[str], vocabulary: Vocabulary) -> str | None:
     """The same words in another order; None if there is none.
 
-    With a word vocabulary it is the order that `vestige extract` compares as well.
+    With a word vocabulary, `vestige extract` uses the same order.
     """
     ids = vocabulary.encode(" ".join(words))
     if len(ids) != len(words) or not isinstance(vocabulary, WordVocabulary):
@@ -130,29 +131,30 @@ def other_orders(
 ) -> tuple[str, ...]:
     """Phrases of the same words in other orders: all, or a sample of `number` with replacement.
 
-    The sample may hold the phrase itself. One repeated word has no other order.
+    The sample may contain the phrase itself. One repeated word has no other order.
     """
-    own = tuple(words)
-    if len(set(own)) < 2:
+    phrase = tuple(words)
+    if len(set(phrase)) < 2:
         return ()
     if factorial(len(words)) - 1 <= number:
-        return tuple(" ".join(o) for o in dict.fromkeys(permutations(own)) if o != own)
+        orders = dict.fromkeys(permutations(phrase))
+        return tuple(" ".join(order) for order in orders if order != phrase)
     rows = np.tile(np.arange(len(words)), (number, 1))
-    drawn = generator.permuted(rows, axis=1).tolist()
-    return tuple(" ".join(own[place] for place in row) for row in drawn)
+    sampled = generator.permuted(rows, axis=1).tolist()
+    return tuple(" ".join(phrase[index] for index in row) for row in sampled)
 
 
 def _distinct_rows(
     words: int, length: int, number: int, generator: np.random.Generator
 ) -> NDArray[np.int64]:
-    """(number, length) indices of words, none twice in a row, every row equally probable."""
-    if words < _CROWDED * length:
+    """(number, length) word indices: all rows are equally probable and have no index twice."""
+    if words < _LEAST_RATIO * length:
         rows = np.tile(np.arange(words), (number, 1))
         return generator.permuted(rows, axis=1)[:, :length]
     rows = generator.integers(words, size=(number, length))
     while True:
         ordered = np.sort(rows, axis=1)
-        twice = (ordered[:, 1:] == ordered[:, :-1]).any(1)
-        if not twice.any():
+        repeats = (ordered[:, 1:] == ordered[:, :-1]).any(1)
+        if not repeats.any():
             return rows
-        rows[twice] = generator.integers(words, size=(int(twice.sum()), length))
+        rows[repeats] = generator.integers(words, size=(int(repeats.sum()), length))

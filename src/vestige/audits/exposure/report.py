@@ -1,4 +1,4 @@
-"""Reports of exposure: canaries by copies, secrets, and what an update taught of secrets."""
+"""Reports of exposure: canaries by copies, secrets, and secrets that an update promoted."""
 
 from collections.abc import Sequence
 from math import isfinite
@@ -13,10 +13,10 @@ from vestige.reports.words import NOTHING, Row, interval, pairs
 from vestige.results import Run
 
 NEVER = "never planted"
-MOST = 10
-"""Canaries that are listed one by one."""
+MOST_LISTED = 10
+"""Canaries with a row of their own."""
 
-_OF_A_GROUP = r"sentence|.*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?"
+_GROUP_KEYS = r"sentence|.*_(\d+_copies|planted|controls)(_low|_high|_is_bound)?"
 _CAPTION = (
     "Median exposure of canaries by copies planted, with 95% intervals (triangle: this much or "
     "more). Rings: the same words in another order. Dashed line: canaries that were never planted. "
@@ -84,16 +84,16 @@ def canary_report(run: Run, *, show_secrets: bool) -> Report:
         evidence=lines(_controls(controls), _exact_ranks(run.summary)),
         notices=lines(str(run.summary.get("resolution") or "")),
         blocks=(chart, by_copies, _most_exposed(run.rows, show_secrets=show_secrets)),
-        facts=pairs(run.summary, show_secrets=show_secrets, left_out=_OF_A_GROUP),
+        facts=pairs(run.summary, show_secrets=show_secrets, left_out=_GROUP_KEYS),
         limits=CANARY_LIMITS,
     )
 
 
 def canary_groups(rows: Sequence[Row], summary: Row) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """The medians of each number of copies, fewest first, and those of the controls."""
+    """The medians of each number of copies, the fewest first, and those of the controls."""
     copies = sorted({int(row["copies"]) for row in rows} - {0})
-    found = [_group(summary, f"{n:,}", f"{n}_copies") for n in copies]
-    return found, _group(summary, NEVER, "controls")
+    groups = [_group(summary, f"{n:,}", f"{n}_copies") for n in copies]
+    return groups, _group(summary, NEVER, "controls")
 
 
 def _group(summary: Row, label: str, key: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
 
     return table(
         "The most exposed",
-        _shown(planted[:MOST], show_secrets=show_secrets),
+        _shown(planted[:MOST_LISTED], show_secrets=show_secrets),
         {
             "canary": lambda r: r["number"],
             "phrase": lambda r: r["shown"],
@@ -178,17 +178,17 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
 
 
 def _shown(rows: Sequence[Row], *, show_secrets: bool) -> list[dict[str, Any]]:
-    """The rows with their phrases as the report shows them."""
+    """The rows, with their phrases redacted or not."""
     phrases = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
     return [{**row, "shown": phrase} for row, phrase in zip(rows, phrases, strict=True)]
 
 
 def secrets_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `SecretExposure`, or of a `SecretRank`: what an update taught."""
+    """The report of a `SecretExposure`, or of a `SecretRank` (exposure to an update)."""
     update = run.result == "SecretRank"
-    # The known ones first, then by exposure.
+    # Known secrets first, then by exposure.
     rows = sorted(map(dict, run.rows), key=lambda row: (row["adjusted_p"], -row["exposure"]))
-    for row in rows:  # at the ceiling of a sample, what it proves
+    for row in rows:  # at the ceiling of a sample, the low end is the proven value
         row["bound"] = bool(row["at_ceiling"]) and not row["whole"]
         row["value"] = float(row["low"] if row["bound"] else row["exposure"])
         row |= {"label": str(row["secret_number"]), "filled": bool(row["found"])}
@@ -228,7 +228,7 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def _rank(row: Row) -> str:
-    """Among the texts it was compared with; of an update, in the whole space."""
+    """The rank among the alternatives; for an update, in the complete space."""
     if row["whole"] or row.get("log2_space_rank") is None:
         return f"{row['rank']:,} of {row['references'] + 1:,}"
     middle, low, high = (_power(row[f"log2_space_rank{end}"]) for end in ("", "_low", "_high"))

@@ -31,7 +31,7 @@ from vestige.claims.text_lists import independent_texts, require_lists
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.metrics.estimates import Floats
-from vestige.metrics.listed import CutScores, Whole, ladder
+from vestige.metrics.listed import CutScores, Integers, ladder
 from vestige.models.folders import of_model
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_callable_name, is_endpoint

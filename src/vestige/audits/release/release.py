@@ -1,4 +1,4 @@
-"""`vestige report`: runs on one page or in the terminal, and whether they pass."""
+"""`vestige report`: show runs on a page or in the terminal, and pass or fail them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,10 +35,10 @@ class Release(Result):
     """What `report` returns: one row per condition.
 
     Attributes:
-        runs: as they were read.
-        changes: each number since the earlier runs; None without `since`.
+        runs: in the order of the page.
+        changes: differences from the earlier runs; None without `since`.
         page: the file that was written, or None.
-        judging: limits, a baseline or a file for pipelines were given.
+        judging: a limit, a baseline or an output for pipelines was requested.
     """
 
     runs: tuple[Run, ...] = ()
@@ -52,7 +52,7 @@ class Release(Result):
         return EXIT_CODES[self.summary["verdict"]]
 
     def report(self) -> "Report | None":
-        """The report of the conditions; None if there is nothing to judge but one verdict."""
+        """The report of the conditions; None if the only condition is the verdict of one run."""
         from vestige.reports.report import report_of
 
         if not self.rows or not (self.judging or len(self.runs) > 1):
@@ -60,26 +60,26 @@ class Release(Result):
         return report_of(results.run_of(self), show_secrets=False)
 
     def reports(self, *, show_secrets: bool) -> "list[Report]":
-        """What a terminal shows: the conditions, or the runs, or of a page the headlines."""
+        """The reports for a terminal: conditions, or headlines of a page, or all runs."""
         from vestige.audits.release.report import changes_report
         from vestige.reports.report import report_of
 
-        own = self.report()
-        if own is not None and (self.judging or self.page is not None):
-            return [own]
-        found = [report_of(run, show_secrets=show_secrets) for run in self.runs]
+        conditions = self.report()
+        if conditions is not None and (self.judging or self.page is not None):
+            return [conditions]
+        run_reports = [report_of(run, show_secrets=show_secrets) for run in self.runs]
         if self.page is not None:
-            return [replace(one, blocks=(), notices=()) for one in found]
-        first = [] if own is None else [own]
+            return [replace(report, blocks=(), notices=()) for report in run_reports]
+        reports = [] if conditions is None else [conditions]
         if self.changes is not None:
-            first.append(changes_report(self.changes))
-        return first + [
-            replace(one, title=f"{one.title} ({run.name})")
-            for one, run in zip(found, self.runs, strict=True)
+            reports.append(changes_report(self.changes))
+        return reports + [
+            replace(report, title=f"{report.title} ({run.name})")
+            for report, run in zip(run_reports, self.runs, strict=True)
         ]
 
     def next_step(self, out: object) -> str:
-        """Where the page is."""
+        """The path of the page."""
         return f"Page: {self.page}"
 
 
@@ -150,95 +150,96 @@ def report(
     outputs = {"write_baseline": write_baseline, "junit": junit, "markdown": markdown, "out": out}
     paths = {name: Path(fspath(path)) for name, path in outputs.items() if path is not None}
     page = paths.get("out")
-    _require_apart(paths, baseline)
+    _reject_overwriting(paths, baseline)
     if page is not None and page.suffix == ".md" and show_secrets:
         raise ValueError("`show_secrets` must be left out with a card, which is for everyone")
     judging = bool(limits) or baseline is not None or bool(paths.keys() - {"out"})
-    read = _read(runs, judging=judging)
-    known = None if baseline is None else read_baseline(Path(fspath(baseline)))
-    rows = conditions_of(read, limits, known)
+    loaded = _load(runs, judging=judging)
+    accepted_before = None if baseline is None else read_baseline(Path(fspath(baseline)))
+    rows = conditions_of(loaded, limits, accepted_before)
     if judging and not rows:
         raise RunError(
             "none of these runs has a verdict",
             remedy="Set a limit on what they measure (--fail-above), or give runs of audits.",
         )
-    earlier = [fspath(one) for one in _several(since)]
-    changed = tuple(changes(read, earlier_runs(earlier, read))) if earlier else None
+    earlier = [fspath(path) for path in _as_list(since)]
+    differences = tuple(changes(loaded, earlier_runs(earlier, loaded))) if earlier else None
     states = {row["state"] for row in rows} - ({"undecided"} if allow_undecided else set())
-    verdict = next((one for one in ("above", "undecided") if one in states), "fine")
-    accepted, names = () if known is None else known.accepted, {one.name for one in read}
+    verdict = next((state for state in ("above", "undecided") if state in states), "fine")
+    accepted_keys = () if accepted_before is None else accepted_before.accepted
+    names = {run.name for run in loaded}
     summary: dict[str, Any] = {
         "verdict": verdict,
         "code": EXIT_CODES[verdict],
-        "runs": len(read),
-        "absent": [printable(key) for key in accepted if key.rpartition("/")[0] not in names],
+        "runs": len(loaded),
+        "absent": [printable(key) for key in accepted_keys if key.rpartition("/")[0] not in names],
         "checks": rows,
     }
-    if changed is not None:
-        summary["changes"] = list(changed)
+    if differences is not None:
+        summary["changes"] = list(differences)
     if page is not None:
         summary |= {"page": str(page), "show_secrets": show_secrets}
     result = Release(
-        kind="Release", summary=summary, rows=tuple(rows), runs=tuple(read), changes=changed,
-        page=page, judging=judging,
+        kind="Release", summary=summary, rows=tuple(rows), runs=tuple(loaded),
+        changes=differences, page=page, judging=judging,
     )  # fmt: skip
     _write(result, paths, allow_undecided=allow_undecided, show_secrets=show_secrets)
     return result
 
 
-def _several(given: Any) -> list[Any]:
-    return [given] if isinstance(given, str | PathLike) else list(given)
+def _as_list(paths: Any) -> list[Any]:
+    return [paths] if isinstance(paths, str | PathLike) else list(paths)
 
 
-def _require_apart(outputs: Mapping[str, Path], baseline: Any) -> None:
-    """Raise an error where an output would replace another, the baseline, or a file of a run."""
-    seen: dict[Path, str] = {}
+def _reject_overwriting(outputs: Mapping[str, Path], baseline: Any) -> None:
+    """Raise an error if an output would replace another one, the baseline, or a file of a run."""
+    names: dict[Path, str] = {}
     if baseline is not None and "write_baseline" not in outputs:
-        seen[Path(fspath(baseline)).resolve()] = "baseline"
+        names[Path(fspath(baseline)).resolve()] = "baseline"
     for name, path in outputs.items():
         new_files.require_outside_runs(path)
         if name == "out":
             new_files.require_new(path)
-        other = seen.setdefault(path.resolve(), name)
+        other = names.setdefault(path.resolve(), name)
         if other != name:
             raise ValueError(f"`{name}` and `{other}` must be different files")
 
 
-def _read(runs: Any, *, judging: bool) -> list[Run]:
-    """The runs; with different names where they are judged."""
-    read = [results.find(fspath(one)) for one in _several(runs)]
-    if not read:
+def _load(paths: Any, *, judging: bool) -> list[Run]:
+    """The runs of some folders; RunError if they are judged and two have one name."""
+    runs = [results.find(fspath(path)) for path in _as_list(paths)]
+    if not runs:
         raise ValueError("`runs` must hold at least one run folder")
-    names = [run.name for run in read]
-    if judging and (twice := sorted({name for name in names if names.count(name) > 1})):
+    names = [run.name for run in runs]
+    if judging and (repeated := sorted({name for name in names if names.count(name) > 1})):
         raise RunError(
-            f"two runs are named {printable(twice[0])}",
+            f"two runs are named {printable(repeated[0])}",
             remedy="Rename one: a baseline identifies runs by the names of their folders.",
         )
-    return read
+    return runs
 
 
 def _write(
     result: Release, outputs: Mapping[str, Path], *, allow_undecided: bool, show_secrets: bool
 ) -> None:
-    """Write the page or card, and the files for pipelines and baselines."""
+    """Write the page or card, and the outputs for pipelines."""
     from vestige.audits.release.conditions import write_baseline
     from vestige.audits.release.report import SUITE, cases, changes_table, markdown
     from vestige.data.writing import write_text
     from vestige.reports.junit import junit
     from vestige.reports.page import write_card, write_page
 
-    own = result.report()
+    conditions = result.report()
     first = () if result.changes is None else (changes_table(result.changes),)
     if (page := result.page) is not None and page.suffix == ".md":
         write_card(result.runs, page, first=first)
     elif page is not None:
-        write_page(result.runs, page, show_secrets=show_secrets, first=first, above=own)
+        write_page(result.runs, page, show_secrets=show_secrets, first=first, above=conditions)
     if "write_baseline" in outputs:
         write_baseline(outputs["write_baseline"], result.runs, result.rows)
     if "junit" in outputs:
         text = junit(SUITE, cases(result.rows, allow_undecided=allow_undecided))
         write_text(outputs["junit"], text, shared=True)
-    if "markdown" in outputs and own is not None and own.verdict is not None:
-        text = markdown(own.verdict.line, result.rows)
+    if "markdown" in outputs and conditions is not None and conditions.verdict is not None:
+        text = markdown(conditions.verdict.line, result.rows)
         write_text(outputs["markdown"], text, shared=True)

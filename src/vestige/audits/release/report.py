@@ -1,6 +1,6 @@
-"""The conditions of a release and what changed, for readers and for pipelines.
+"""Reports of the conditions and changes of a release, and files for pipelines.
 
-Neither contains text of a corpus or model.
+None contains text of a corpus or model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ KEY = (
 
 
 def release_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a `Release`: whether it passes, and all conditions."""
+    """The report of a `Release`: does it pass, and all conditions."""
     failed = [row for row in run.rows if row["state"] == "above"]
     evidence = [
         printable(": ".join(filter(None, (
@@ -72,17 +72,17 @@ def _condition(row: Row) -> str:
 
 
 def _answer(summary: Mapping[str, Any]) -> str:
-    """How many conditions failed, are undecided, were accepted before and passed."""
+    """The number of conditions in each state."""
     states = [check["state"] for check in summary["checks"]]
-    counts = [f"{states.count(one)} {word}" for one, word in STATES.items() if one in states]
+    counts = [f"{states.count(key)} {word}" for key, word in STATES.items() if key in states]
     number = f"{len(states)} condition{'s' * (len(states) != 1)}"
     absent = [printable(name) for name in summary["absent"]]
-    more = f" The baseline also accepts {', '.join(absent)}: no such run is here." if absent else ""
-    return f"Of {number}, {', '.join(counts)}.{more}"
+    note = f" The baseline also accepts {', '.join(absent)}: no such run is here." if absent else ""
+    return f"Of {number}, {', '.join(counts)}.{note}"
 
 
 def cases(rows: Sequence[Row], *, allow_undecided: bool) -> list[Case]:
-    """For JUnit: above is a failure; undecided is an error, or skipped if that is allowed."""
+    """JUnit cases: above is a failure; undecided is an error, or skipped if it is allowed."""
     ends: dict[str, End] = {"above": "failure"}
     ends["undecided"] = "skipped" if allow_undecided else "error"
     return [
@@ -95,18 +95,18 @@ def cases(rows: Sequence[Row], *, allow_undecided: bool) -> list[Case]:
 
 
 def markdown(answer: str, rows: Sequence[Row]) -> str:
-    """The verdict, and a table with one row per condition."""
-    found = [f"**{markdown_text(answer)}**", ""]
-    found += ["| run | condition | state | finding |", "| --- | --- | --- | --- |"]
+    """The answer, and a table with one row per condition."""
+    lines = [f"**{markdown_text(answer)}**", ""]
+    lines += ["| run | condition | state | finding |", "| --- | --- | --- | --- |"]
     for row in rows:
         state = f"{SIGNS[row['state']]} {STATES[row['state']]}"
         cells = (row["run"] or NOTHING, _condition(row), state, row["sentence"])
-        found.append(f"| {' | '.join(map(markdown_text, cells))} |")
-    return "\n".join(found) + "\n"
+        lines.append(f"| {' | '.join(map(markdown_text, cells))} |")
+    return "\n".join(lines) + "\n"
 
 
 def changes_report(changes: Sequence[Row]) -> Report:
-    """The changes for a terminal."""
+    """The report of the changes, for a terminal."""
     words = [row["verdict"] for row in changes]
     counts = [f"{words.count(word)} {word}" for word in dict.fromkeys(words)]
     return Report(
@@ -132,18 +132,22 @@ def changes_table(changes: Sequence[Row]) -> Table:
 
 
 def _question(row: Row) -> Cell:
-    then, now = row["verdict_then"], row["verdict_now"]
+    verdict_then, verdict_now = row["verdict_then"], row["verdict_now"]
     quantity = f"{row['run']}: {row['quantity']}" if row["quantity"] else row["run"]
-    words = f"{then or NOTHING} then, {now or NOTHING} now" if then != now else ""
-    return Cell(text=row["question"], notes=lines(quantity, words, row["why"]))
+    verdicts = (
+        f"{verdict_then or NOTHING} then, {verdict_now or NOTHING} now"
+        if verdict_then != verdict_now
+        else ""
+    )
+    return Cell(text=row["question"], notes=lines(quantity, verdicts, row["why"]))
 
 
 def _amount(row: Row, side: str, *, unless: str) -> str | Cell:
     if row["quantity"] is None or row["verdict"] == unless:
         return NOTHING
-    found = Measured(row[side], row[f"{side}_low"], row[f"{side}_high"])
+    measurement = Measured(row[side], row[f"{side}_low"], row[f"{side}_high"])
     unit = QUANTITIES[row["quantity"]].unit
-    return Cell(text=found.amount(unit), notes=lines(found.interval))
+    return Cell(text=measurement.amount(unit), notes=lines(measurement.interval))
 
 
 def _difference(row: Row) -> str | Cell:
