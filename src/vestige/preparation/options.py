@@ -8,7 +8,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from cyclopts import Parameter
 
 from vestige.arguments import Count, Few, ModelLike, Number, Positive, Whole, Width
-from vestige.session import Session, flat
+from vestige.session import Session, flat_options
 from vestige.training.config import Batching, TrainingConfig
 
 if TYPE_CHECKING:
@@ -188,10 +188,10 @@ def reject_others(
 
 def given_options(run: Session) -> set[str]:
     """The options that were given; one with its default value counts as not given."""
-    defaults = dict(flat(run.defaults))
+    defaults = dict(flat_options(run.defaults))
     return {
         name
-        for name, value in flat(run.arguments)
+        for name, value in flat_options(run.arguments)
         if value is not (default := defaults.get(name)) and value != default
     }
 
