@@ -221,7 +221,8 @@ def flat_options(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Options with their values: of the arguments, and of the fields of options dataclasses."""
     for name, value in arguments.items():
         if is_options(value):
-            yield from flat_options({option.name: getattr(value, option.name) for option in fields(value)})
+            options = {option.name: getattr(value, option.name) for option in fields(value)}
+            yield from flat_options(options)
         else:
             yield name.rstrip("_"), value
 

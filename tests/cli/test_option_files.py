@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import vestige
-from vestige.cli.options import UsageError, parsed, verb_app
+from vestige.cli.options import verb_app
+from vestige.cli.parsing import UsageError, parsed
 from vestige.errors import DataError
 
 BOMB = "a: &a [SECRET, x]\n" + "".join(

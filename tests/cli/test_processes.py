@@ -86,12 +86,12 @@ class Deaf:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
 
-interrupts.raise_when_asked_to_end()
+interrupts.raise_on_signals()
 try:
     Deaf()
     time.sleep(30)
 except KeyboardInterrupt as error:
-    print(interrupts.last_words(error), error.code)
+    print(interrupts.interrupt_message(error), error.code)
 """
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)

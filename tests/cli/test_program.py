@@ -89,7 +89,7 @@ def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
     monkeypatch.setattr(cli, "run", lambda words: fails())
     # Both are for the whole process, which goes on with other tests.
     monkeypatch.setattr(cli, "keep_freed_pages", lambda: None)
-    monkeypatch.setattr(cli.interrupts, "raise_when_asked_to_end", lambda: None)
+    monkeypatch.setattr(cli.interrupts, "raise_on_signals", lambda: None)
     with pytest.raises(SystemExit) as left:
         cli.main()
     said = capsys.readouterr().err

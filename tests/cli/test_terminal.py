@@ -36,7 +36,7 @@ def test_a_bar_appears_only_for_those_who_wait(monkeypatch, capsys):
     with terminal.Terminal().progress("counting") as bar:
         bar(1, 2)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    monkeypatch.setattr(terminal, "BAR_DELAY", -1.0)
     with terminal.Terminal().progress("counting [slowly]") as bar:
         bar(1, 2)
         bar(2, 2)
@@ -51,8 +51,9 @@ def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
     assert lines_of(capsys) == [
         "training: 29 of 1,200 (2%), 30 s so far, about 20 min 11 s to go",
         "training: 59 of 1,200 (5%), 1 min 00 s so far, about 19 min 20 s to go",
-        *(f"training: {s - 1} of 1,200 ({(s - 1) / 12:.0f}%), {terminal._span(s)} so far, about "
-          f"{terminal._span(s * (1201 - s) / (s - 1))} to go" for s in range(90, 301, 30)),
+        *(f"training: {s - 1} of 1,200 ({(s - 1) / 12:.0f}%), {terminal._duration(s)} so far, "
+          f"about {terminal._duration(s * (1201 - s) / (s - 1))} to go"
+          for s in range(90, 301, 30)),
     ]  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def test_help_is_the_docstring(refit, monkeypatch):
 
 def test_parameters_in_a_message_become_options():
     flags = cli.flags_of(example.refit)
-    message = cli.in_flags("`from_` needs `data` and `epochs`, not `cpu`", flags)
+    message = cli.with_flags("`from_` needs `data` and `epochs`, not `cpu`", flags)
     assert message == "--from needs DATA and --epochs, not `cpu`"
 
 

@@ -11,7 +11,8 @@ from typing import get_args
 import pytest
 
 from vestige.cli import app as cli
-from vestige.cli.options import UsageError, arguments_of, bounds, number_type, parsed, verb_app
+from vestige.cli.options import arguments_of, bounds, number_type, verb_app
+from vestige.cli.parsing import UsageError, parsed
 from vestige.reports.disclosure import SECRET_OPTIONS
 
 VERBS = cli.names()
