@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from vestige.claims import Claim
-    from vestige.reports.notebook import Shown
+    from vestige.reports.notebook import Html
     from vestige.reports.report import Report
 
 FORMAT = 1
@@ -178,11 +178,11 @@ class Result(_Recorded):
 
         return plot(self, show_secrets=show_secrets)
 
-    def show(self, *, show_secrets: bool = True) -> "Shown":
+    def show(self, *, show_secrets: bool = True) -> "Html":
         """The report for a notebook, unredacted by default."""
-        from vestige.reports.notebook import Shown, html
+        from vestige.reports.notebook import Html, html
 
-        return Shown(html(self, show_secrets=show_secrets))
+        return Html(html(self, show_secrets=show_secrets))
 
 
 def result_of(measurement: Any) -> Result:

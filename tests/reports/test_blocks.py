@@ -3,7 +3,7 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.blocks import LONG, Bar, Cell, Table, bar, file_note, table
+from vestige.reports.blocks import LONG_TEXT, Bar, Cell, Table, bar, file_note, table
 from vestige.reports.charts import intervals
 from vestige.reports.page import _templates
 from vestige.reports.words import interval
@@ -29,7 +29,7 @@ def test_columns_and_rows_are_as_they_were_given():
 
 
 def test_long_words_are_broken_one_cell_begins_a_group_and_one_row_is_marked():
-    long = "a" * (LONG + 1)
+    long = "a" * (LONG_TEXT + 1)
     page = parsed(Table(texts=2, columns=("a", "b", "c"), rows=(("x", long, long),)))
     assert kinds(page, "td") == ["long", "number"]
     page = parsed(Table(columns=("a", "b"), rows=(("Group",), ("x", "1"))))

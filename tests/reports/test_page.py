@@ -275,7 +275,7 @@ def test_a_result_finds_its_views_by_itself_and_long_tables_are_cut(rank):
     assert "Rosalind" not in result._repr_html_() + str(result)
     assert "Rosalind" in Result.of(result).show()._repr_html_()
     shown = Parsed(notebook.html(rank(["a"] * 50)))
-    assert len(shown.tables[0]) == 1 + notebook.LISTED
+    assert len(shown.tables[0]) == 1 + notebook.MAX_ROWS
     assert "30 more rows are in to_frame()" in shown.text
 
 

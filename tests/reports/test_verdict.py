@@ -13,7 +13,7 @@ from vestige.reports import notebook
 from vestige.reports.blocks import Cell, Prose, Table
 from vestige.reports.page import card, render
 from vestige.reports.report import Report, lines, report_of
-from vestige.reports.terminal import MOST, show
+from vestige.reports.terminal import MAX_ROWS, show
 from vestige.reports.verdicts import verdict_of
 
 SENTENCE = (
@@ -113,14 +113,14 @@ def test_failed_checks_precede_tables_and_notices_go_to_stderr(diff, capsys):
 
 
 def test_tables_are_cut_folded_ones_left_out_and_prose_not_printed(capsys):
-    long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MOST + 3)))
+    long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MAX_ROWS + 3)))
     folded = Table(title="Folded", columns=("n",), rows=(("1",),), folded=True)
     prose = Prose(title="Prose", lines=("Words.",))
     report = Report(title="T", evidence=lines("It is so.", ""), blocks=(long, folded, prose))
     printed = shown(report, capsys)
     assert report.evidence == ("It is so.",)
-    assert str(MOST - 1) in printed.out
-    assert not [text for text in (str(MOST), "Folded", "Words.") if text in printed.out]
+    assert str(MAX_ROWS - 1) in printed.out
+    assert not [text for text in (str(MAX_ROWS), "Folded", "Words.") if text in printed.out]
     assert "3 more rows are in the run folder." in printed.err
 
 

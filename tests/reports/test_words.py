@@ -15,7 +15,7 @@ from vestige.reports.disclosure import (
     redact,
     running_text,
 )
-from vestige.reports.words import pairs, shown, words_of
+from vestige.reports.words import pairs, value_text, words_of
 
 # Words
 
@@ -70,17 +70,17 @@ def test_long_lists_are_cut_and_what_is_said_elsewhere_is_left_out():
 
 @pytest.mark.parametrize("value", ["Rosalind", ["Rosalind", "b"], [["Rosalind"]]])
 def test_secrets_are_withheld_at_every_depth(value):
-    assert "Rosalind" not in shown("phrase", value, show_secrets=False)
-    assert "Rosalind" not in shown("settings", [{"phrase": value}], show_secrets=False)
-    assert "Rosalind" not in shown("settings", {"name": {"phrase": value}}, show_secrets=False)
-    assert "Rosalind" in shown("phrase", value, show_secrets=True)
+    assert "Rosalind" not in value_text("phrase", value, show_secrets=False)
+    assert "Rosalind" not in value_text("settings", [{"phrase": value}], show_secrets=False)
+    assert "Rosalind" not in value_text("settings", {"name": {"phrase": value}}, show_secrets=False)
+    assert "Rosalind" in value_text("phrase", value, show_secrets=True)
 
 
 def test_token_ids_are_withheld_but_counts_are_not_and_all_is_printable():
-    assert shown("tokens", [4, 2], show_secrets=False) == "hidden"
-    assert shown("tokens", 5000, show_secrets=False) == "5,000"
+    assert value_text("tokens", [4, 2], show_secrets=False) == "hidden"
+    assert value_text("tokens", 5000, show_secrets=False) == "5,000"
     assert words_of("a\x1b[31m_b") == r"a\x1b[31m b"
-    assert shown("path", "\u202eabc", show_secrets=True) == r"\u202eabc"
+    assert value_text("path", "\u202eabc", show_secrets=True) == r"\u202eabc"
 
 
 # Texts of models and users
