@@ -15,7 +15,12 @@ from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
 from vestige.defences.registry import NoDefence
 from vestige.preparation.defence_options import DefenceOptions, as_defence, as_options
-from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions, reject_others
+from vestige.preparation.options import (
+    ModelOptions,
+    NluOptions,
+    TrainingOptions,
+    reject_other_tasks,
+)
 from vestige.preparation.train import ONLY, train
 from vestige.session import Session
 from vestige.training.config import TrainingConfig
@@ -78,10 +83,10 @@ DEFAULTS = {"task": "text", "shape": Shape(), "column": "tokens", "seed": 0}
 def test_an_option_of_another_task_is_refused_unless_it_has_its_default(arguments, says):
     session = Session("learn", {**DEFAULTS, **arguments}, defaults=DEFAULTS)
     if says is None:
-        reject_others(session, arguments["task"], TASKS)
+        reject_other_tasks(session, arguments["task"], TASKS)
         return
     with pytest.raises(ValueError, match=f"^{says}$"):
-        reject_others(session, arguments["task"], TASKS)
+        reject_other_tasks(session, arguments["task"], TASKS)
 
 
 def test_the_options_of_one_task_exist():

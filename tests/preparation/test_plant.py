@@ -13,8 +13,7 @@ from vestige.data.formats.reading import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.models.table import TableModel
-from vestige.preparation.canaries import repetitions_of
-from vestige.preparation.plant import plant
+from vestige.preparation.plant import parse_repetitions, plant
 
 TREES = "ash beech cedar date elm fig gum hazel ivy jasmine kale lime maple nettle oak".split()  # noqa: SIM905
 MAIL = Corpus.from_texts(
@@ -206,5 +205,5 @@ def test_settings_that_do_not_go_together_are_refused_by_name(settings, says):
 @pytest.mark.parametrize("given", ["0,2", "1,b", ",", "", "1.5", (0,), ()])
 def test_repetitions_are_whole_numbers_from_one_on(given):
     with pytest.raises(ValueError, match="whole numbers from 1 on"):
-        repetitions_of(given)
-    assert repetitions_of("1, 20") == repetitions_of([1, 20]) == (1, 20)
+        parse_repetitions(given)
+    assert parse_repetitions("1, 20") == parse_repetitions([1, 20]) == (1, 20)

@@ -14,7 +14,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.registry import NoDefence
 from vestige.errors import DataError, ModelError
-from vestige.preparation.lineage import begun_in, end, history_of, lineage, registered
+from vestige.preparation.lineage import begin_ledger, end_ledger, history_in, history_of, lineage_of
 from vestige.preparation.privacy import (
     announce,
     check_vocabulary,
@@ -22,8 +22,8 @@ from vestige.preparation.privacy import (
     conclude,
     entry_of,
     log_all,
-    log_joint,
-    statement_of,
+    log_joint_guarantee,
+    planned_statement,
 )
 from vestige.preparation.texts import read_texts
 from vestige.privacy.accounting import Mechanism, composed_epsilon
@@ -48,7 +48,7 @@ def records(*texts):
 
 def begun(out, own, *, start=None, vocabulary=None):
     """The lineage of a training of records that begins, or begins again."""
-    return lineage(out, own, start=start, vocabulary=vocabulary)
+    return lineage_of(out, own, start=start, vocabulary=vocabulary)
 
 
 def trained(out, *texts, start=None, vocabulary=None, defence=None):
@@ -56,10 +56,10 @@ def trained(out, *texts, start=None, vocabulary=None, defence=None):
     descent = begun(out, records(*texts), start=start, vocabulary=vocabulary)
     plan = None if defence is None else defence.planned(DATA, CONFIG)
     entry = entry_of(defence or NoDefence(), plan, CONFIG, descent)
-    with registered(out, entry, descent):
-        (out / IDENTITY).write_text("{}")
+    begin_ledger(out, entry, descent)
+    (out / IDENTITY).write_text("{}")
     (out / "model").mkdir()
-    end(out, steps=5)
+    end_ledger(out, steps=5)
     return out
 
 
@@ -80,7 +80,7 @@ def test_each_training_of_a_chain_adds_its_entry_and_keeps_what_its_ancestors_re
     assert ids[:1] == [entry.id for entry in ledger(first)]
     assert len(set(ids)) == 3
     assert [entry.steps for entry in ledger(third)] == [5, 5, 5]
-    read = begun_in(third).read
+    read = history_in(third).records
     assert set(read) == set(ids)
     for name, own in zip(ids, (records("a", "b"), records("c"), records("d")), strict=True):
         assert np.array_equal(read[name].rows(), own.rows())
@@ -94,14 +94,14 @@ def test_a_vocabulary_is_of_the_training_whose_text_it_was_made_of(tmp_path):
     assert maker.vocabulary == maker.id
     assert ledger(continued)[-1].vocabulary == maker.id
     assert [entry.vocabulary for entry in ledger(borrowed)] == [maker.id]
-    assert set(begun_in(borrowed).read) == {maker.id, ledger(borrowed)[-1].id}
+    assert set(history_in(borrowed).records) == {maker.id, ledger(borrowed)[-1].id}
 
 
 @pytest.mark.parametrize("given", ["a folder", "an object"])
 def test_of_a_model_from_elsewhere_nothing_is_known(tmp_path, given):
     found = history_of(tmp_path if given == "a folder" else object())
     assert [(entry.defence, entry.vocabulary) for entry in found.ledger] == [("unknown", "unknown")]
-    assert found.read == {}
+    assert found.records == {}
 
 
 def test_a_ledger_is_written_once_and_ended_once_beside_the_weights(tmp_path):
@@ -109,16 +109,15 @@ def test_a_ledger_is_written_once_and_ended_once_beside_the_weights(tmp_path):
     found = begun(out, own)
     entry = entry_of(NoDefence(), None, CONFIG, found)
     assert entry == LedgerEntry(id=found.id, defence="none", vocabulary=found.id)
-    with registered(out, entry, found):
-        assert begun_in(out) is None  # without its identity nothing has begun
-        (out / IDENTITY).write_text("{}")
-    assert begun_in(out).ledger == (entry,)
-    with registered(out, replace(entry, id="0" * 32), found):
-        pass
-    assert begun_in(out).ledger == (entry,)  # what it was stays
+    begin_ledger(out, entry, found)
+    assert history_in(out) is None  # without its identity nothing has begun
+    (out / IDENTITY).write_text("{}")
+    assert history_in(out).ledger == (entry,)
+    begin_ledger(out, replace(entry, id="0" * 32), found)
+    assert history_in(out).ledger == (entry,)  # what it was stays
     (out / "model").mkdir()
     for steps in (7, 9):
-        end(out, steps=steps)
+        end_ledger(out, steps=steps)
     assert ledger(out)[-1].steps == 7
     assert begun(out, own).id == entry.id
 
@@ -195,8 +194,8 @@ def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path,
     corpus = Corpus.from_texts([f"line {number}" for number in range(20)])
     texts = read_texts(corpus, hold_out=0.3)
     found = begun(tmp_path / "out", texts.records, start=first)
-    statement = statement_of(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
-    assert statement.held_out == len(texts.held) > 0
+    statement = planned_statement(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
+    assert statement.held_out == len(texts.validation) > 0
     learnt_again = "line 1" in set(texts.division.training)
     assert len(statement.ancestry.shared) == int(learnt_again)
     assert bool(statement.ancestry.reasons) == learnt_again
@@ -205,7 +204,7 @@ def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path,
 def test_a_promise_is_logged_before_and_after(tmp_path, told, plan):
     texts = read_texts(CORPUS)
     found = begun(tmp_path / "out", texts.records)
-    statement = statement_of(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
+    statement = planned_statement(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
     announce(statement, CONFIG.batch_size, told)
     assert told.lines[0] == "dp-sgd: 20 sequences, noise multiplier 2, clip 1, 10 steps"
     assert told.lines[1].startswith("Planned: ")
@@ -219,18 +218,18 @@ def test_a_promise_is_logged_before_and_after(tmp_path, told, plan):
 
 def test_several_private_trainings_of_one_text_have_a_joint_epsilon(tmp_path, told):
     outs = [trained(tmp_path / f"seed-{seed}", "a", defence=PRIVATE) for seed in (0, 1)]
-    log_joint(outs, told)
+    log_joint_guarantee(outs, told)
     joint = composed_epsilon([MECHANISM, MECHANISM], delta=1e-5, accountant="rdp")
     assert MECHANISM.epsilon(1e-5, "rdp") < joint < math.inf
     assert f"All 2 together have ε = {joint:.3g} at δ = 1e-5" in told.lines[0]
     silent, plain = Told(), trained(tmp_path / "plain", "a")
     for trainings in ([outs[0], plain], [plain, outs[0]], []):  # one promises nothing
-        log_joint(trainings, silent)
+        log_joint_guarantee(trainings, silent)
     assert silent.lines == []
 
 
 def test_long_sentences_are_set_in(told):
-    log_all(told, ["word " * 30, "short"], begin="Privacy: ")
+    log_all(told, ["word " * 30, "short"], prefix="Privacy: ")
     assert told.lines[0].startswith("Privacy: word")
     assert all(line.startswith("  ") for line in told.lines[1:])
     assert max(map(len, told.lines)) <= 100

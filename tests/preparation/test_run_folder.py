@@ -6,9 +6,9 @@ import pytest
 
 from tests.preparation.trainings import job
 from vestige import results
-from vestige.preparation.prepared import Prepared
-from vestige.preparation.run_training import log_epoch, save
+from vestige.preparation.run_training import log_result, save
 from vestige.preparation.trained import RUN, Trained, repeats
+from vestige.preparation.training_setup import TrainingSetup
 from vestige.results import Result
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training.word_frequencies import useless_model, useless_training
@@ -25,7 +25,7 @@ def test_a_run_records_the_call_its_settings_and_what_else_it_is_given(tmp_path,
     assert run.run.items() >= {"verb": "train", "seed": 4, **more}.items()
     assert (run.summary, list(run.rows)) == ({"number": 3}, [{"row": 1}, {"row": 2}])
     history = TrainingHistory(epochs=(), best_epoch=0, stopped=False)
-    found = Trained.in_folder(tmp_path, history)
+    found = Trained.load(tmp_path, history)
     assert found.summary == {"model": str(tmp_path / "model"), "number": 3}
     assert found.record["configuration"] == {"epochs": 2}
     assert found.history is history
@@ -92,10 +92,10 @@ RANDOM = "That is worse than a random guess"
 def test_the_kept_epoch_is_logged_with_what_to_change(told, change, stop, lines):
     usual = {"epoch": 2.0, "steps": 1200, "stopped": False, "perplexity": 9.0}
     model = SimpleNamespace(vocabulary=range(100))
-    made = Prepared(
-        kind="DefendedTraining", model=model, stop=stop, task=None, config=None, scores=dict
+    made = TrainingSetup(
+        kind="DefendedTraining", model=model, stop=stop, task=None, config=None, measure=dict
     )
-    log_epoch({**usual, "validation_perplexity": 8.0, **change}, made, told)
+    log_result({**usual, "validation_perplexity": 8.0, **change}, made, told)
     assert [line.startswith(begin) for line, begin in zip(told.lines, lines, strict=True)] == [
         True
     ] * len(lines)

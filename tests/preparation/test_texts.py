@@ -18,30 +18,28 @@ USERS = Corpus.from_texts(LINES, users=[f"user {number % 10}" for number in rang
 def test_one_document_in_twenty_is_held_out_unless_another_share_is_asked_for():
     texts, expected = read_texts(MANY), divide(MANY, HOLD_OUT)
     assert HOLD_OUT == 0.05
-    assert list(texts.held) == list(expected.held_out)
+    assert list(texts.validation) == list(expected.held_out)
     assert list(texts.training) == list(expected.training)
 
 
 def test_what_is_held_out_depends_on_each_text_alone_and_grows_with_the_share():
-    few, many = (set(read_texts(MANY, hold_out=share).held) for share in (0.1, 0.4))
+    few, many = (set(read_texts(MANY, hold_out=share).validation) for share in (0.1, 0.4))
     assert few < many
     backwards = Corpus.from_texts(list(MANY)[::-1])
-    assert set(read_texts(backwards, hold_out=0.1).held) == few
+    assert set(read_texts(backwards, hold_out=0.1).validation) == few
     for gone in (min(few), min(set(MANY) - few)):
         others = Corpus.from_texts([text for text in MANY if text != gone])
-        assert set(read_texts(others, hold_out=0.1).held) == few - {gone}
+        assert set(read_texts(others, hold_out=0.1).validation) == few - {gone}
 
 
 def test_what_is_held_out_is_logged(told):
     texts = read_texts(CORPUS, hold_out=0.3, monitor=told)
-    assert len(texts.training) + len(texts.held) == len(LINES)
+    assert len(texts.training) + len(texts.validation) == len(LINES)
     read_texts(Corpus.from_texts(["one"]), hold_out=0.01, monitor=told)
     assert list(read_texts(CORPUS, hold_out=0.0, monitor=told).training) == LINES
     some, none = told.lines
-    assert (
-        some
-        == f"Validation: {len(texts.held)} of 40 documents, chosen by the hash of each document"
-    )
+    held_out = len(texts.validation)
+    assert some == f"Validation: {held_out} of 40 documents, chosen by the hash of each document"
     assert none.startswith("Validation: no document, because hashes choose 0.01 of few")
 
 
@@ -49,17 +47,17 @@ def test_other_text_validates_whatever_share_is_asked_for(told):
     held = Corpus.from_texts(["other"])
     texts = read_texts(CORPUS, validation=held, hold_out=0.5, monitor=told)
     assert list(texts.training) == LINES
-    assert texts.held is held
+    assert texts.validation is held
     assert told.lines == []
 
 
 def test_users_are_held_out_whole(told):
     texts = read_texts(USERS, hold_out=0.4, by_user=True, monitor=told)
-    held = set(texts.held.users)
+    held = set(texts.validation.users)
     assert held
     assert not set(texts.training.users) & held
     assert told.lines == [
-        f"Validation: {len(texts.held)} of 40 documents of {len(held)} users, "
+        f"Validation: {len(texts.validation)} of 40 documents of {len(held)} users, "
         "chosen by the hash of each user"
     ]
 
@@ -80,7 +78,7 @@ def test_canaries_are_learned_as_often_as_their_manifest_says(tmp_path):
     plant(CORPUS, phrase="quiet mice", copies=9, out=tmp_path / "planted")
     texts = read_texts(tmp_path / "planted", hold_out=0.6)
     assert list(texts.training).count("quiet mice") == 9
-    assert len(texts.held) > 0
+    assert len(texts.validation) > 0
     assert [one.phrase for one in texts.planted.canaries if one.planted] == ["quiet mice"]
     assert read_texts(CORPUS).planted is None
 

@@ -14,7 +14,7 @@ from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_intent_slot
 from vestige.models.folders import fingerprint
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
-from vestige.preparation.utterances import UNUSED
+from vestige.preparation.utterance_setup import UNUSED
 from vestige.training.directory import HISTORY
 from vestige.training.new_models import words_of
 

@@ -23,10 +23,15 @@ from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.plant import plant
-from vestige.preparation.prepared import _word_frequencies, prepared_text
-from vestige.preparation.run_training import record
+from vestige.preparation.run_training import record_inputs
 from vestige.preparation.texts import Texts, read_texts, read_utterances
-from vestige.preparation.utterances import DROPPED, FILTERS, labels_of, prepared_utterances
+from vestige.preparation.training_setup import _word_frequency_scores, text_setup
+from vestige.preparation.utterance_setup import (
+    CHAR_FILTERS,
+    DROPOUT_RATES,
+    labels_of,
+    utterance_setup,
+)
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, StopAtPerplexity
 from vestige.training.presets import PRESETS
@@ -41,10 +46,10 @@ def prepared(tmp_path):
 
     def make(*, task="text", preset=None, texts=None, defence=NONE, start=None, seed=0, **more):
         options = {"model": ModelOptions(), "training": TrainingOptions(), **more}
-        made = prepared_text(
+        made = text_setup(
             job(tmp_path / "out", Told(), start=start, seed=seed),
-            texts or read_texts(CORPUS, hold_out=0.0),
-            task=task, preset=preset, start=start, defence=defence, **options,
+            texts or read_texts(CORPUS, hold_out=0.0), start,
+            task=task, preset=preset, defence=defence, **options,
         )  # fmt: skip
         return made.model, made.config
 
@@ -170,11 +175,11 @@ def test_a_model_that_cannot_be_continued_as_asked_is_refused(prepared, small):
 def test_the_record_names_the_model_that_was_continued(small, tmp_path, told):
     save_model(small, tmp_path / "saved")
     fresh = job(tmp_path / "out", told, data="lines.txt")
-    record(fresh, Texts(CORPUS, Corpus.from_texts([])), small)
+    record_inputs(fresh, Texts(CORPUS, Corpus.from_texts([])), small)
     assert set(fresh.models) == {"trained"}
     assert set(fresh.data) == {"training"}
     again = job(tmp_path / "out", told, start=tmp_path / "saved", validation="other.txt")
-    record(again, Texts(CORPUS, CORPUS), small)
+    record_inputs(again, Texts(CORPUS, CORPUS), small)
     assert again.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
     assert again.data["training"]["documents"] == len(LINES)
     assert again.data["validation"]["path"] == "other.txt"
@@ -186,7 +191,7 @@ def test_word_frequencies_are_judged_by_the_validation_text_if_there_is_some():
         for ids in ([0, 0, 0, 1, 2, 2], [3, 1])
     )
     for judge, name in ((None, "training"), (held, "validation")):
-        assert _word_frequencies(text, judge, 4) == {
+        assert _word_frequency_scores(text, judge, 4) == {
             "word_frequency_perplexity": frequency_perplexity(text, judge or text, size=4),
             "judged_by": name,
         }
@@ -219,7 +224,7 @@ def prepared_nlu(tmp_path):
     def make(parts=SPOKEN, *, start=None, **more):
         options = {"model": WIDE, "training": TrainingOptions(), "nlu": NluOptions(), **more}
         session = job(tmp_path / "out", Told(), start=start)
-        made = prepared_utterances(session, parts, start=start, **options)
+        made = utterance_setup(session, parts, start, **options)
         return made.model, made.config
 
     return make
@@ -247,8 +252,8 @@ def test_a_fresh_model_has_the_sizes_and_defences_that_were_asked_for(prepared_n
     nlu = NluOptions(dropout=True, char_embeddings=True, early_stopping=True)
     defended, config = prepared_nlu(nlu=nlu)
     assert config.keep == "best"
-    assert {name: getattr(defended.config, name) for name in DROPPED} == DROPPED
-    assert defended.config.char_filters == FILTERS
+    assert {name: getattr(defended.config, name) for name in DROPOUT_RATES} == DROPOUT_RATES
+    assert defended.config.char_filters == CHAR_FILTERS
 
 
 def test_words_of_what_validates_are_known_and_of_a_test_are_not(prepared_nlu):
