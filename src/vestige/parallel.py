@@ -104,9 +104,8 @@ def map_cluster(
     ray, items = _ray(), list(items)
     with connected(address):
         call = ray.remote(_call_on_node).options(num_cpus=1, num_gpus=gpus, max_retries=retries)
-        shared = (
-            ray.put((function, _versions())),
-        )  # in a tuple, so that Ray does not load it for every call
+        # In a tuple, so that Ray does not load it for every call.
+        shared = (ray.put((function, _versions())),)
         pending = {call.remote(shared, item): index for index, item in enumerate(items)}
         finished: dict[int, Any] = {}
         next_index = 0

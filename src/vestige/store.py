@@ -33,12 +33,6 @@ ROWS = "SELECT name, kind, value, checksum FROM work"
 PUT = """INSERT INTO work VALUES (?, ?, ?, ?) ON CONFLICT (name) DO UPDATE
     SET kind = excluded.kind, value = excluded.value, checksum = excluded.checksum"""
 _TABLE = "work (name BLOB PRIMARY KEY, kind INTEGER, value BLOB, checksum BLOB)"
-_SYSTEM_ERRORS = (
-    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR),
-    sqlite3.SQLITE_CANTOPEN,
-)
-"""Error codes that do not mean that the file is damaged."""
-
 KEPT = "Finished work is kept: the same command resumes it"
 
 _VISIBLE_KEYS = "WHERE name BETWEEN ? AND ? AND name NOT BETWEEN x'00' AND x'00FF'"
@@ -48,6 +42,8 @@ _JSON, _ARRAYS = 0, 1
 _BUSY_CODES = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _WRITE_CODES = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
 _OPEN_CODES = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM)
+_SYSTEM_CODES = (*_BUSY_CODES, *_WRITE_CODES, sqlite3.SQLITE_CANTOPEN)
+"""Codes that do not mean that the file is damaged."""
 
 
 class Store(MutableMapping[str, Any]):
@@ -338,7 +334,7 @@ def _is_sound(db: sqlite3.Connection) -> bool:
         is_whole = db.execute("PRAGMA integrity_check(1)").fetchone() == (b"ok",)
         return is_whole and all(map(_is_intact, db.execute(ROWS)))
     except sqlite3.DatabaseError as error:
-        if _error_code(error) in _SYSTEM_ERRORS:
+        if _error_code(error) in _SYSTEM_CODES:
             raise
         return False
     except UnicodeDecodeError:  # SQLite's message quotes damaged bytes

@@ -60,16 +60,16 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.yaml", "epoch: 3", "a.yaml: 'epoch' is no option of vestige refit"),
+        ("a.yaml", "epoch: 3", "a.yaml: 'epoch' is not an option of vestige refit"),
         ("a.yaml", "epochs: many", "--epochs must be a whole number"),
         ("a.yaml", "epochs: 0", "--epochs must be at least 1"),
         ("a.yaml", "epochs: [1, 2]", "--epochs takes one value"),
         ("a.yaml", "other_shapes: 1", "--other-shapes must be true or false"),
-        ("a.yaml", "[1, 2]", "holds no options by name"),
+        ("a.yaml", "[1, 2]", "has no options by name"),
         ("a.yaml", "{", "is not YAML at line 1"),
         ("a.yaml", "verb: rank\narguments: {}", "is a run of another command"),
-        ("bomb.yaml", BOMB, "bomb.yaml: 'a' is no option"),
-        ("bomb.yaml", "x: &x [SECRET]\nnull: [*x, *x]", "bomb.yaml: 'x' is no option"),
+        ("bomb.yaml", BOMB, "bomb.yaml: 'a' is not an option"),
+        ("bomb.yaml", "x: &x [SECRET]\nnull: [*x, *x]", "bomb.yaml: 'x' is not an option"),
         ("lists.yaml", "null: [[SECRET]]", "--null must be text"),
         ("tag.yaml", "epochs: !!python/object/apply:os.system ['SECRET']", "not YAML at line 1"),
         ("two.yaml", "epochs: 1\n---\nepochs: 2", "is not YAML at line"),
@@ -84,7 +84,7 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("twice.yaml", "epochs: 1\nepochs: 2", "twice.yaml"),
         ("twice.json", '{"epochs": 1, "epochs": 2}', "twice.json"),
         ("twice.toml", "epochs = 1\nepochs = 2", "cannot be read: TOMLDecodeError"),
-        ("table.toml", "[training]\nepochs = 3", "'training' is no option"),
+        ("table.toml", "[training]\nepochs = 3", "'training' is not an option"),
         ("date.toml", "text = 2020-01-01", "--text must be text, in quotation marks"),
         ("bytes.yaml", "text: !!binary aGVsbG8=", "--text must be text"),
         ("octal.yaml", "text: 0123", "--text must be text"),
@@ -101,10 +101,10 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("longer.json", '{"epochs": ' + "9" * 5000 + "}", "cannot be read: ValueError"),
         ("choice.yaml", "optimizer: SECRET", "--optimizer must be one of adam, sgd"),
         ("choice.yaml", "optimizer: off", "--optimizer must be one of adam, sgd"),
-        ("again.yaml", "config: other.yaml", "again.yaml: 'config' is no option"),
-        ("escape.json", '{"\\u001b[31m": 1}', "is no option"),
+        ("again.yaml", "config: other.yaml", "again.yaml: 'config' is not an option"),
+        ("escape.json", '{"\\u001b[31m": 1}', "is not an option"),
         ("half.json", '{"epochs": 1', "cannot be read"),
-        ("empty.yaml", "", "holds no options by name"),
+        ("empty.yaml", "", "has no options by name"),
         ("fifo.yaml", os.mkfifo, "is a named pipe, not a file"),
         ("missing.yaml", None, "missing.yaml is missing"),
         ("folder", os.mkdir, "run.json is missing"),
@@ -195,15 +195,15 @@ def test_a_check_has_a_run_folder_and_a_report_has_limits(options):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[check]\nminuts = 3", "vestige.toml: 'minuts' is no option of vestige check"),
+        ("[check]\nminuts = 3", "vestige.toml: 'minuts' is not an option of vestige check"),
         ("[check]\nminutes = 'SECRET'", "vestige.toml: --minutes must be a number"),
         ("[check]\nminutes = 0", "--minutes must be above 0"),
-        ("[check]\nconfig = 'other'", "vestige.toml: 'config' is no option of vestige check"),
+        ("[check]\nconfig = 'other'", "vestige.toml: 'config' is not an option of vestige check"),
         ("[check]\nfail-on = 'SECRET'", "--fail-on must be one of leak, membership"),
-        ("[chek]\nminutes = 3", "'chek' is no table of options. Write options of vestige check"),
-        ("minutes = 3", r"'minutes' is no table of options. .* below \[check\]"),
-        ("check = 3", "'check' is no table of options"),
-        ("[tool.vestige.check]\nminutes = 3", r"'tool' is no table of options. .* \[check\]"),
+        ("[chek]\nminutes = 3", "'chek' is not a table of options. Write options of vestige check"),
+        ("minutes = 3", r"'minutes' is not a table of options. .* below \[check\]"),
+        ("check = 3", "'check' is not a table of options"),
+        ("[tool.vestige.check]\nminutes = 3", r"'tool' is not a table of options. .* \[check\]"),
         ("[check", "vestige.toml cannot be read: TOMLDecodeError"),
     ],
 )
@@ -214,5 +214,5 @@ def test_a_wrong_entry_is_refused_by_file_and_key(options, text, said):
 
 
 def test_a_pyproject_with_a_number_for_a_table_is_refused(options):
-    with pytest.raises(DataError, match=r"pyproject\.toml: 'vestige' is no table of options"):
+    with pytest.raises(DataError, match=r"pyproject\.toml: 'vestige' is not a table of options"):
         options({"deep/pyproject.toml": "[tool]\nvestige = 3\n"})

@@ -36,7 +36,7 @@ def test_words_reach_the_verb(refit, tmp_path):
         ("d --clip 0", "--clip must be above 0."),
         ("d --optimizer SECRET", "--optimizer must be one of adam, sgd."),
         ("d --optimizer none", "--optimizer must be one of adam, sgd."),
-        ("d --other-shapes=SECRET", "--other-shapes takes no value but true or false."),
+        ("d --other-shapes=SECRET", "--other-shapes takes only true or false."),
         ("d --no-other-shapes", "Unknown option --no-other-shapes. Did you mean"),
         ("d --nope=SECRET", "Unknown option --nope."),
         ("d --epoch 3", "Unknown option --epoch. Did you mean --epochs?"),
@@ -61,8 +61,8 @@ def test_words_reach_the_verb(refit, tmp_path):
         ("d ---epochs 3", "Unknown option ---epochs. Did you mean --epochs?"),
         ("d -e", "Unknown option -e."),
         ("d -", "Unknown option -."),
-        ("d --my|SECRET", "A word that begins with a dash is no option of this command."),
-        ("d --te\x1b[31mxt a", "A word that begins with a dash is no option of this command."),
+        ("d --my|SECRET", "A word that begins with a dash is not an option of this command."),
+        ("d --te\x1b[31mxt a", "A word that begins with a dash is not an option of this command."),
     ],
 )
 def test_a_usage_error_names_the_option_and_quotes_nothing(refit, words, message):

@@ -32,7 +32,7 @@ def leakage(out: Path) -> None:
     data = load_from_disk(str(out.parent / "data")), canaries
     _, told = trained(data, own, callback, steps=8, **shared)
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    moments = [[one.step, one.found.figures()["exposure_planted"]] for one in callback.moments]
+    moments = [[one.step, one.exposure.figures()["exposure_planted"]] for one in callback.snapshots]
     (own / "told.json").write_text(json.dumps([moments, told]))
 
 

@@ -43,23 +43,23 @@ def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
 
 def other_orders(moment):
     """Whether other orders of the words were scored, as only at the end."""
-    return any(canary["orders"] > 1 for canary in moment.found.canaries)
+    return any(canary["orders"] > 1 for canary in moment.exposure.canaries)
 
 
 @pytest.mark.slow
 def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.25, budget=math.inf, out=tmp_path / "run")
     trainer, told = trained(planted, tmp_path, callback, steps=240)
-    assert [moment.step for moment in callback.moments] == [0, 60, 120, 180, 240]
+    assert [moment.step for moment in callback.snapshots] == [0, 60, 120, 180, 240]
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
     final = vestige.exposure(model, planted[1], references=2**8)
-    last = callback.moments[-1]
-    assert vestige.results.plain(last.found.rows()) == list(final.rows)
+    last = callback.snapshots[-1]
+    assert vestige.results.plain(last.exposure.rows()) == list(final.rows)
     completed = vestige.extract(model, planted[1], beam=1)
     assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
-    assert [other_orders(one) for one in callback.moments] == [False] * 4 + [True]
+    assert [other_orders(one) for one in callback.snapshots] == [False] * 4 + [True]
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    assert told == [one.found.figures()["exposure_planted"] for one in callback.moments]
+    assert told == [one.exposure.figures()["exposure_planted"] for one in callback.snapshots]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
     assert [row["step"] for row in history] == [0, 60, 120, 180, 240]
     saved = vestige.results.load(tmp_path / "run" / "exposure")
@@ -72,7 +72,7 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
     """The verb says the same in the same precision, and nearly the same in float32."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trainer, _ = trained(planted, tmp_path, callback, steps=240, bf16=True)
-    last = callback.moments[-1].found
+    last = callback.snapshots[-1].exposure
     words = SubwordVocabulary(trainer.processing_class)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         model = HuggingFaceLanguageModel(trainer.model.eval(), words)
@@ -103,8 +103,8 @@ def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
 def test_a_measurement_for_which_there_is_no_time_is_left_out(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.1, budget=1e-6)
     trained(planted, tmp_path, callback, steps=20)
-    assert [moment.step for moment in callback.moments] == [0, 20]
-    assert callback.left_out == 9
+    assert [moment.step for moment in callback.snapshots] == [0, 20]
+    assert callback.skipped == 9
 
 
 @pytest.mark.slow
@@ -113,7 +113,7 @@ def test_it_stops_above_its_limits_and_measures_the_end_once_for_the_trackers(pl
         planted[1], every=0.25, budget=math.inf, stop_above={"exposure": -1.0}
     )
     _, told = trained(planted, tmp_path, stopping)
-    assert [(one.step, other_orders(one)) for one in stopping.moments] == [(0, False), (10, True)]
+    assert [(one.step, other_orders(one)) for one in stopping.snapshots] == [(0, False), (10, True)]
     assert sum("vestige/exposure" in logs for logs in told) == 2
     failing = LeakageCallback(planted[1], fail_above={"exposure": 0.0}, out=tmp_path / "run")
     with pytest.raises(Leakage, match=r"the training has exposure .* bits: more than 0"):
@@ -146,7 +146,7 @@ def test_epsilon_is_measured_against_the_model_before(planted, tmp_path):
     """By the definition: an audit of scores less those before."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trainer, told = trained(planted, tmp_path, callback, steps=240)
-    last = callback.moments[-1]
+    last = callback.snapshots[-1]
     trainer.model.eval()
     words = SubwordVocabulary(trainer.processing_class)
     model = HuggingFaceLanguageModel(trainer.model, words)
@@ -167,8 +167,8 @@ def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(
         trained(planted, tmp_path / "cut", LeakageCallback(planted[1], **asked), Dies(13), **saved)
     resumed = LeakageCallback(planted[1], **asked)
     trainer, _ = trained(planted, tmp_path / "cut", resumed, resumed=True, **saved)
-    assert [moment.step for moment in resumed.moments] == [20]
-    assert resumed.moments[-1].audit == whole.moments[-1].audit
+    assert [moment.step for moment in resumed.snapshots] == [20]
+    assert resumed.snapshots[-1].audit == whole.snapshots[-1].audit
     history = [row["step"] for row in trainer.state.log_history if "vestige/exposure" in row]
     assert history == [0, 10, 20]
 
@@ -286,7 +286,7 @@ def test_a_training_that_diverges_is_logged_and_no_longer_measured(
         _, told = trained(planted, tmp_path, callback, steps=8, prepare=diverging)
     assert "The training diverged: at step 2 scores are not finite" in caplog.text
     assert fails or [one for one in told if "vestige/diverged" in one] == [{"vestige/diverged": 1}]
-    assert [one.step for one in callback.moments] == [0]
+    assert [one.step for one in callback.snapshots] == [0]
     assert (callback.diverged, callback.result.claim.verdict) == (2, UNDECIDED)
     run = vestige.results.load(tmp_path / "run" / "training")
     assert Claim.from_summary(run.summary).verdict == UNDECIDED
@@ -302,7 +302,7 @@ def test_the_page_holds_exposure_and_epsilon_under_one_verdict(planted, tmp_path
     )  # fmt: skip
     trained(planted, tmp_path, callback, steps=240)
     run = vestige.results.load(tmp_path / "run" / "training")
-    last, claim = callback.moments[-1], Claim.from_summary(run.summary)
+    last, claim = callback.snapshots[-1], Claim.from_summary(run.summary)
     assert (claim.verb, claim.verdict) == ("callback", LEAK)
     page = (tmp_path / "run" / "page.html").read_text()
     for name, words in (
@@ -322,10 +322,10 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
     """Exposure that shows nothing beside an ε that does: undecided, and the page says why."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trained(planted, tmp_path, callback, steps=240)
-    last = callback.moments[-1]
-    alike = replace(last.found, canaries=tuple(
+    last = callback.snapshots[-1]
+    alike = replace(last.exposure, canaries=tuple(
         {**one, "exposure": float(place % 3) / 2} for place, one in
-        enumerate(last.found.canaries * 2)
+        enumerate(last.exposure.canaries * 2)
     ))  # fmt: skip
     quiet = replace(last, found=alike, audit=None, completion=replace(
         last.completion, attempts=tuple(

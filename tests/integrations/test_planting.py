@@ -9,7 +9,7 @@ from vestige.data.canaries.texts import Manifest
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
 from vestige.integrations.planting import plant
-from vestige.integrations.private_plan import PrivateRows
+from vestige.integrations.private_rows import PrivateRows
 
 CANARIES = {"coin_flip": 8, "copies": 3, "length": 3}
 
@@ -46,7 +46,7 @@ def test_the_copies_of_a_canary_are_a_user_of_their_own(tmp_path):
     assert len({name for names in whose.values() for name in names}) == len(whose)
     privacy = DPSGD(epsilon=8.0, unit="user")
     rows = PrivateRows.of(planted, privacy, "author")
-    assert len(set(rows.owners.tolist())) == 20 + len(whose)
+    assert len(set(rows.user_ids.tolist())) == 20 + len(whose)
     nobodys = plant(data, out=tmp_path / "d", **CANARIES)
     with pytest.raises(DataError, match=f"author is None in {len(copies)} rows"):
         PrivateRows.of(nobodys, privacy, "author")

@@ -27,8 +27,9 @@ from tests.integrations.worlds import (
     weights,
 )
 from vestige.errors import DataError, TrainingError
+from vestige.integrations.model_history import compare_with_folder
 from vestige.integrations.private_checks import refuse_settings
-from vestige.integrations.private_plan import PrivateRows, compared_with_folder
+from vestige.integrations.private_rows import PrivateRows
 from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.preparation.lineage import history_of
 from vestige.privacy.accounting import Mechanism
@@ -264,23 +265,23 @@ def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_weights_are_compared_with_their_folder(tmp_path):
     own = private(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False).model
-    assert compared_with_folder(own) == "same"  # it comes from nowhere
+    assert compare_with_folder(own) == "same"  # it comes from nowhere
     own.save_pretrained(tmp_path / "model")
-    assert compared_with_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == "same"
+    assert compare_with_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == "same"
     again = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype=torch.bfloat16)
-    assert compared_with_folder(again) == "same"
+    assert compare_with_folder(again) == "same"
     adapted = get_peft_model(again, LoraConfig(**LORA))
-    assert compared_with_folder(adapted.get_base_model()) == "same"
+    assert compare_with_folder(adapted.get_base_model()) == "same"
     with torch.no_grad():
         again.transformer.h[0].ln_1.weight[3] += 0.25
-    assert compared_with_folder(again) == "other"
-    assert compared_with_folder(adapted.get_base_model()) == "other"
+    assert compare_with_folder(again) == "other"
+    assert compare_with_folder(adapted.get_base_model()) == "other"
     grown = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
     grown.resize_token_embeddings(310)
-    assert compared_with_folder(grown) == "partly"
+    assert compare_with_folder(grown) == "partly"
     (tmp_path / "model" / "model.safetensors").unlink()
-    assert compared_with_folder(GPT2LMHeadModel(own.config)) == "same"
-    assert compared_with_folder(again) == "partly"
+    assert compare_with_folder(GPT2LMHeadModel(own.config)) == "same"
+    assert compare_with_folder(again) == "partly"
 
 
 @pytest.mark.slow

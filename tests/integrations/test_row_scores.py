@@ -17,8 +17,8 @@ from transformers import (
 
 from tests.integrations.worlds import CHATS, DATA, tokenizer
 from vestige.data.canaries.texts import Manifest
-from vestige.integrations.measurement import Measurement
 from vestige.integrations.planting import plant
+from vestige.integrations.trainer_audit import TrainerAudit
 
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ 'assistant\n' }}{% generation %}"
@@ -52,9 +52,9 @@ def nats(model, collate, row, longer, tmp_path):
 def asked(out, model, words):
     """(canary, its log-perplexity in nats) as the callback asks."""
     own = SimpleNamespace(model=model, processing_class=words, args=None)
-    found = Measurement(own, out, references=100, seed=0).measure(None, last=False)[0]
+    found = TrainerAudit(own, out, references=100, seed=0).measure(None, last=False)[0]
     own = Manifest.load(out / "manifest.json").canaries
-    pairs = zip(own, found.found.canaries, strict=True)
+    pairs = zip(own, found.exposure.canaries, strict=True)
     return [(one, told["log_perplexity"] * math.log(2)) for one, told in pairs if one.planted]
 
 

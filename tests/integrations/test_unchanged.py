@@ -13,8 +13,8 @@ from vestige import results
 from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError
 from vestige.integrations.leakage_callback import LeakageCallback
-from vestige.integrations.measurement import BASELINE, Baseline
 from vestige.integrations.planting import plant
+from vestige.integrations.trainer_audit import BASELINE, Baseline
 
 ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
 
@@ -27,7 +27,7 @@ def planted(tmp_path_factory):
 
 def different(callback):
     """Whether each measurement differs from the one before the training."""
-    return [one.found.checks[-1].state for one in callback.moments]
+    return [one.exposure.checks[-1].state for one in callback.snapshots]
 
 
 def forgotten(model):
@@ -74,7 +74,7 @@ def test_what_was_known_before_is_kept(planted, tmp_path):
     callback = LeakageCallback(planted[1], **ASKED)
     trained(planted, tmp_path, callback, steps=1)
     kept = Baseline.load(tmp_path / "trainer" / BASELINE)
-    first = [canary["log_perplexity"] for canary in callback.moments[0].found.canaries]
+    first = [canary["log_perplexity"] for canary in callback.snapshots[0].exposure.canaries]
     assert kept.answers == first
 
 

@@ -100,7 +100,7 @@ def _usage_message(error: CycloptsError, app: App) -> str:
         return f"Missing {', '.join(_missing(error.root_input_tokens or [], app)) or name}."
     if isinstance(error, CoercionError) and argument is not None:
         if number_type(argument) is bool:
-            return f"{name} takes no value but true or false."
+            return f"{name} takes only true or false."
         return f"{name} must be {_value_kind(argument)}."
     if isinstance(error, ValidationError) and argument is not None:
         return f"{name} must be {bounds(argument)}."
@@ -133,7 +133,7 @@ def _unknown(name: str, app: App) -> str:
     if name in options:  # after --
         return _unexpected(1)
     if not _OPTION_NAME.fullmatch(name):
-        return "A word that begins with a dash is no option of this command."
+        return "A word that begins with a dash is not an option of this command."
     similar = get_close_matches(name, options, n=1)
     return f"Unknown option {name}.{f' Did you mean {similar[0]}?' if similar else ''}"
 
@@ -189,7 +189,7 @@ def _check_tables(tables: Any, keys: tuple[str, ...], path: Path, verb: str) -> 
         if key not in PROJECT or not isinstance(options, Mapping):
             table = ".".join((*keys, verb))
             raise DataError(
-                f"{path}: {key!r} is no table of options",
+                f"{path}: {key!r} is not a table of options",
                 remedy=f"Write options of vestige {verb} below [{table}].",
             )
 
@@ -211,7 +211,7 @@ def _checked_options(entries: Mapping[Any, Any], path: Path, app: App) -> Dict:
         argument = arguments.get(key_name)
         if argument is None or argument.name == "--config":
             raise DataError(
-                f"{path}: {str(key)!r} is no option of vestige {verb}",
+                f"{path}: {str(key)!r} is not an option of vestige {verb}",
                 remedy=f"See vestige {verb} --help. A key is an option without dashes.",
             )
         name = argument.name.removeprefix("--")
@@ -231,7 +231,7 @@ def _read_entries(path: Path, verb: str) -> Mapping[Any, Any]:
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {reason(error)}", remedy=_REMEDY) from error
     if not isinstance(entries, Mapping):
-        raise DataError(f"{path} holds no options by name", remedy=_REMEDY)
+        raise DataError(f"{path} has no options by name", remedy=_REMEDY)
     if "arguments" not in entries:
         return entries
     if entries.get("verb") != verb or not isinstance(entries["arguments"], Mapping):

@@ -113,7 +113,7 @@ def history_of(model: object) -> History:
 
 
 def history_in(out: Path) -> History | None:
-    """The history in the directory of a training, which is the last entry; None if not begun."""
+    """The history in the directory of a training, its own entry last; None if it has not begun."""
     has_begun = (out / LEDGER).is_file() and (out / IDENTITY).is_file()
     return History.load(out / LEDGER, out) if has_begun else None
 

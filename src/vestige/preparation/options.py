@@ -185,14 +185,14 @@ def reject_other_tasks(
         task: its task.
         options: names of options by the tasks that have them.
     """
-    given = given_options(run)
+    changed = changed_options(run)
     for tasks, names in options.items():
         for name in names if task not in tasks else ():
-            if name in given:
+            if name in changed:
                 raise ValueError(f"`{name}` needs `task` {' or '.join(tasks)}")
 
 
-def given_options(run: Session) -> set[str]:
+def changed_options(run: Session) -> set[str]:
     """The options whose values differ from their defaults."""
     defaults = dict(flat_options(run.defaults))
     return {
@@ -204,15 +204,15 @@ def given_options(run: Session) -> set[str]:
 
 def check_combinations(run: Session) -> None:
     """Raise ValueError for options of `train` that require or exclude others."""
-    given = given_options(run)
-    for name in NEW_MODEL_OPTIONS if "from" in given else ():
-        if name in given:
+    changed = changed_options(run)
+    for name in NEW_MODEL_OPTIONS if "from" in changed else ():
+        if name in changed:
             raise ValueError(f"`{name}` does not go with `from_`. Leave out one of them")
-    if "lora_rank" in given and "from" not in given:
+    if "lora_rank" in changed and "from" not in changed:
         raise ValueError("`lora_rank` needs `from_`, a Hugging Face model to adapt")
     for name in ("tokenizer", "vocab_size"):
-        if {name, "vocabulary"} <= given:
+        if {name, "vocabulary"} <= changed:
             raise ValueError(f"`{name}` does not go with `vocabulary`. Leave out one of them")
-    for name, needed in (("vectors_frozen", "vectors"), ("patience", "early_stopping")):
-        if name in given and needed not in given:
-            raise ValueError(f"`{name}` needs `{needed}`")
+    for name, required in (("vectors_frozen", "vectors"), ("patience", "early_stopping")):
+        if name in changed and required not in changed:
+            raise ValueError(f"`{name}` needs `{required}`")

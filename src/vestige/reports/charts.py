@@ -203,7 +203,7 @@ def _reference_band(band: Mapping[str, float], span: Any, middle: Any) -> list[C
 
 def two_groups(
     audited: Sequence[float],
-    known: Sequence[float],
+    reference: Sequence[float],
     *,
     names: tuple[str, str] = ("audited", "non-members"),
     of: str = "users",
@@ -214,14 +214,14 @@ def two_groups(
 
     Args:
         audited: scores of the first group, at least one.
-        known: scores of the second group, at least one.
+        reference: scores of the second group, at least one.
         names: names of the groups.
         of: the scored units, such as users.
         score: name of the score, see `score_axis`.
         width: width in pixels.
     """
-    edges = score_edges([*audited, *known], max(10, width // 22))
-    groups = ((audited, ACCENT, 0.85, 1), (known, QUIET, 0.45, -1))
+    edges = score_edges([*audited, *reference], max(10, width // 22))
+    groups = ((audited, ACCENT, 0.85, 1), (reference, QUIET, 0.45, -1))
     shares = [np.histogram(scores, edges)[0] / len(scores) for scores, *_ in groups]
     limit = 1.25 * max(share.max() for share in shares)
     x = score_axis(edges, width, score=score)
@@ -270,8 +270,8 @@ def score_axis(edges: NDArray[np.float64], width: int, *, score: str = "") -> An
 
 def sorted_p_values(
     p_values: Sequence[float],
-    called: Sequence[bool],
-    null: Sequence[float],
+    flagged: Sequence[bool],
+    non_members: Sequence[float],
     *,
     of: str = "users, the most exposed first",
     width: int = BROAD,
@@ -280,8 +280,8 @@ def sorted_p_values(
 
     Args:
         p_values: p-values of the audited units, ascending.
-        called: whether each unit is flagged (a disc, otherwise a ring). Many units become a line.
-        null: p-values of non-members, drawn as a thin line; may be empty.
+        flagged: whether each unit is flagged (a disc, otherwise a ring). Many units become a line.
+        non_members: p-values of non-members, drawn as a thin line; may be empty.
         of: title of the axis of units.
         width: width in pixels.
     """
@@ -290,16 +290,17 @@ def sorted_p_values(
     y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
     diagonal = inline([{"share": s, "p": s} for s in (0.0, 1.0)])
     layers: list[Chart] = [diagonal.mark_line(stroke=QUIET, strokeDash=[5, 4])]
-    if null:
-        layers.append(inline(_quantile_points(sorted(null))).mark_line(stroke=INK, strokeWidth=1.6))
+    if non_members:
+        layers.append(
+            inline(_quantile_points(sorted(non_members))).mark_line(stroke=INK, strokeWidth=1.6)
+        )
     points = _quantile_points(p_values)
     if len(points) < len(p_values):
         layers.append(inline(points).mark_line(stroke=ACCENT, strokeWidth=3))
     else:
-        for flagged, fill in ((False, "transparent"), (True, ACCENT)):
-            group = [
-                p for p, is_called in zip(points, called, strict=True) if bool(is_called) is flagged
-            ]
+        for is_flagged, fill in ((False, "transparent"), (True, ACCENT)):
+            pairs = zip(points, flagged, strict=True)
+            group = [point for point, flag in pairs if bool(flag) is is_flagged]
             layers.append(ring(inline(group), 42, ACCENT, fill=fill))
     layers = [layer.encode(x=x, y=y) for layer in layers]
     return alt.layer(*layers).properties(width=width, height=260)
