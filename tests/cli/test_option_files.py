@@ -33,7 +33,7 @@ BOMB = "a: &a [SECRET, x]\n" + "".join(
         ),
     ],
 )
-def test_a_file_sets_what_options_set_and_the_command_line_wins(refit, tmp_path, name, text):
+def test_an_option_file_sets_options_and_the_command_line_overrides_it(refit, tmp_path, name, text):
     (tmp_path / name).write_text(text)
     words = ["--config", f"{tmp_path / name}"]
     _, record, _, err = refit([*words, "--out", f"{tmp_path}/run"])
@@ -110,7 +110,7 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("folder", os.mkdir, "run.json is missing"),
     ],
 )
-def test_a_hostile_file_is_refused_by_its_name_and_key(refit, tmp_path, name, text, said):
+def test_errors_of_hostile_option_files_name_file_and_key(refit, tmp_path, name, text, said):
     if callable(text):
         text(tmp_path / name)
     elif text is not None:
@@ -144,7 +144,7 @@ def options(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "table"), [("vestige.toml", ""), ("pyproject.toml", NESTED)])
-def test_options_of_the_folder_are_read_and_explicit_ones_win(options, capsys, name, table):
+def test_project_options_are_read_and_explicit_options_override_them(options, capsys, name, table):
     text = f'[{table}check]\nminutes = 3\nfail-on = "membership"\ntrained_on = "a.jsonl"\n'
     found = options({f"deep/{name}": text}, "model", "--minutes", "5")
     assert (found["minutes"], found["fail_on"], found["trained_on"]) == (5, "membership", "a.jsonl")
@@ -153,7 +153,7 @@ def test_options_of_the_folder_are_read_and_explicit_ones_win(options, capsys, n
     assert said.endswith(f"{name}\n")
 
 
-def test_folders_above_count_up_to_the_root_of_the_repository(options, tmp_path):
+def test_parent_folders_are_searched_up_to_the_repository_root(options, tmp_path):
     text = {"vestige.toml": "[check]\nminutes = 3\n"}
     assert "minutes" not in options(text)
     (tmp_path / "project" / ".git").mkdir()
@@ -162,7 +162,7 @@ def test_folders_above_count_up_to_the_root_of_the_repository(options, tmp_path)
     assert "minutes" not in options(text)
 
 
-def test_the_nearest_file_counts_and_vestige_toml_before_pyproject(options, tmp_path):
+def test_the_nearest_file_is_used_and_vestige_toml_first(options, tmp_path):
     (tmp_path / "project" / ".git").mkdir()
     files = {
         "vestige.toml": "[check]\nminutes = 1\n",
@@ -173,7 +173,7 @@ def test_the_nearest_file_counts_and_vestige_toml_before_pyproject(options, tmp_
     assert options({"deep/vestige.toml": "[report]\n", "deep/pyproject.toml": ""})["minutes"] == 1
 
 
-def test_a_repeated_run_other_commands_and_other_tools_read_no_project(options, tmp_path, capsys):
+def test_project_options_are_ignored_with_config_and_by_other_commands(options, tmp_path, capsys):
     assert "minutes" not in options({"deep/pyproject.toml": "[tool.ruff]\nline-length = 9\n"})
     assert capsys.readouterr().err == ""
     (tmp_path / "own.toml").write_text("minutes = 7\n")
@@ -207,7 +207,7 @@ def test_a_check_has_a_run_folder_and_a_report_has_limits(options):
         ("[check", "vestige.toml cannot be read: TOMLDecodeError"),
     ],
 )
-def test_a_wrong_entry_is_refused_by_file_and_key(options, text, said):
+def test_errors_of_project_options_name_file_and_key(options, text, said):
     with pytest.raises((DataError, UsageError), match=said) as error:
         options({"deep/vestige.toml": text})
     assert "SECRET" not in str(error.value)

@@ -1,4 +1,4 @@
-"""What a reader sees while and after a verb works: escaped, on its stream, and not too much."""
+"""Output during and after a verb: escaped, on the right stream, and short."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ def lines_of(capsys):
     return shown.err.splitlines()
 
 
-def test_words_for_the_reader_are_escaped_and_go_to_stderr(capsys):
+def test_messages_are_escaped_and_printed_on_stderr(capsys):
     terminal.say("done \x1b[0m")
     assert lines_of(capsys) == ["done \\x1b[0m"]
 
@@ -31,7 +31,7 @@ def test_undefined_numbers_are_null_in_json(capsys):
     assert capsys.readouterr().out == '{\n  "threshold": null\n}\n'
 
 
-def test_a_bar_appears_only_for_those_who_wait(monkeypatch, capsys):
+def test_a_progress_bar_appears_only_for_long_tasks(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with terminal.Terminal().progress("counting") as bar:
         bar(1, 2)
@@ -43,7 +43,7 @@ def test_a_bar_appears_only_for_those_who_wait(monkeypatch, capsys):
     assert "counting [slowly]" in capsys.readouterr().err
 
 
-def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
+def test_without_a_terminal_progress_is_logged_in_lines(clock, capsys):
     with terminal.Terminal().progress("training") as bar:
         for step in range(301):
             clock.now += 1
@@ -73,7 +73,7 @@ def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
         ),
     ],
 )
-def test_a_line_says_how_much_is_done_of_long_work(clock, capsys, task, steps, lines):
+def test_progress_lines_have_share_and_remaining_time(clock, capsys, task, steps, lines):
     with terminal.Terminal().progress(task) as bar:
         for seconds, *done in steps:
             clock.now += seconds

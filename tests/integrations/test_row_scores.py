@@ -1,4 +1,4 @@
-"""A canary's score is what the trainer's own loss says of its row, padded and masked as it is."""
+"""The score of a canary is the loss of the trainer on its row, with padding and masks."""
 
 import math
 from types import SimpleNamespace
@@ -59,7 +59,7 @@ def asked(out, model, words):
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_of_a_text(tmp_path, side):
+def test_the_score_of_a_text_is_the_loss_of_its_row(tmp_path, side):
     model, words = world(side)
     plant(DATA, out=tmp_path / "c", coin_flip=6, copies=2, length=3)
     collate = DataCollatorForLanguageModeling(words, mlm=False)
@@ -73,7 +73,7 @@ def test_of_a_text(tmp_path, side):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_of_an_answer_whose_prompt_is_masked(tmp_path, side):
+def test_the_score_of_an_answer_is_the_loss_with_a_masked_prompt(tmp_path, side):
     """Losses of answers alone, by the mask of the template, as TRL's assistant_only_loss."""
     model, words = world(side)
     data = Dataset.from_dict({"messages": CHATS})

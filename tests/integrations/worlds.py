@@ -1,4 +1,4 @@
-"""Small trainings by Transformers: with canaries and a callback, and private ones."""
+"""Small trainings with Transformers: with canaries and a callback, and private ones."""
 
 from pathlib import Path
 

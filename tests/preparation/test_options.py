@@ -1,4 +1,4 @@
-"""Options of `train` and of its defences: which tasks have them, and what they give."""
+"""Options of `train` and of its defences: their tasks and their values."""
 
 import re
 import subprocess
@@ -26,12 +26,12 @@ from vestige.session import Session
 from vestige.training.config import TrainingConfig
 
 
-def test_every_setting_is_one_of_the_configuration():
+def test_training_options_are_settings_of_the_configuration():
     assert set(TrainingOptions().given) <= {field.name for field in fields(TrainingConfig)}
     assert ModelOptions().shape == {}
 
 
-def test_every_option_has_help_and_one_place(capsys):
+def test_options_have_help_and_one_group(capsys):
     assert run(["train", "--help"]) == 0
     said = capsys.readouterr().out
     names = re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)
@@ -42,7 +42,7 @@ def test_every_option_has_help_and_one_place(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["vestige.preparation.train", "vestige.defences.registry"])
-def test_options_are_known_without_torch(module):
+def test_options_are_listed_without_torch(module):
     code = (
         f"import sys, {module}; from vestige.cli.app import flags_of; "
         "from vestige.preparation.train import train; flags_of(train); "
@@ -115,7 +115,7 @@ def test_the_options_of_one_task_exist():
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_named_and_leave_nothing(tmp_path, given, message):
+def test_conflicting_options_are_named_and_leave_no_files(tmp_path, given, message):
     """`tests/cli/refused` has more."""
     with pytest.raises(ValueError, match=message):
         train(CORPUS, **given, out=tmp_path / "new")
@@ -125,7 +125,7 @@ def test_options_that_do_not_go_together_are_named_and_leave_nothing(tmp_path, g
 # Defences
 
 
-def test_a_name_with_its_settings_is_a_defence():
+def test_a_defence_is_made_from_its_options():
     options = DefenceOptions(defence="dp-sgd", epsilon=8.0, max_grad_norm=0.5)
     assert as_defence(options) == DPSGD(epsilon=8.0, max_grad_norm=0.5)
     assert as_defence(DefenceOptions()) == as_defence(None) == NoDefence()
@@ -135,7 +135,7 @@ def test_a_name_with_its_settings_is_a_defence():
         assert as_defence(as_options(defence)) == defence
 
 
-def test_every_setting_is_an_option_of_all_its_defences():
+def test_settings_of_defences_are_options():
     names = {one.name for one in fields(DefenceOptions)}
     assert {"epsilon", "weight", "pairing", "k", "unit", "local_epochs"} <= names
     assert "context" not in names

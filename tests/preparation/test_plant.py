@@ -1,4 +1,4 @@
-"""`plant` in running text: which canaries, how often and where, and what is written of them."""
+"""`plant` in running text: canaries, copies, positions and files."""
 
 from collections import Counter
 
@@ -33,7 +33,7 @@ def kinds(canaries):
 # What is made
 
 
-def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
+def test_by_default_each_frequency_pattern_has_a_canary_and_a_control():
     words = [f"{one}ar{other}" for one in "abcdefgh" for other in "klmnopqr"]
     corpus = Corpus.from_texts([" ".join(words[: 64 - i]) for i in range(64)])
     canaries = canaries_of(corpus, length=2)
@@ -42,7 +42,7 @@ def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
     assert {canary.copies for canary in canaries} == {0, 10}
 
 
-def test_phrases_that_were_given_are_planted_as_they_are():
+def test_given_phrases_are_planted_unchanged():
     canaries = canaries_of(phrase=("quiet mice", "loud owls"), copies=3, controls=2)
     assert [canary.phrase for canary in canaries[:2]] == ["quiet mice", "loud owls"]
     assert kinds(canaries) == {("given", True): 2, ("given", False): 4}
@@ -53,7 +53,7 @@ def test_random_patterns_are_counted_and_each_has_its_controls():
     assert kinds(canaries) == {("random", True): 2, ("random", False): 4}
 
 
-def test_every_user_with_a_name_has_canaries_of_their_own(tmp_path):
+def test_each_user_gets_canaries(tmp_path):
     given = {"per_user": True, "length": 2}
     usual = canaries_of(**given)
     assert [one.copies for one in usual if one.user == "ann"] == [1, 2, 5, 6, 20]  # the paper's
@@ -83,7 +83,7 @@ def test_a_fair_coin_decides_which_canaries_are_planted():
     assert {row["copies"] for row in found.rows} == {0, 1}
 
 
-def test_users_and_coins_go_together():
+def test_user_and_coin_flip_canaries_can_be_combined():
     settings = {"per_user": True, "repetitions": (2,), "controls": 5, "length": 2}
     canaries = canaries_of(**settings, coin_flip=8, copies=4)
     found = kinds(canaries)
@@ -92,7 +92,7 @@ def test_users_and_coins_go_together():
     assert {c.copies for c in canaries if c.pattern == "coin-flip"} == {0, 4}
 
 
-def test_words_come_from_the_vocabulary_that_was_given_and_have_its_ids():
+def test_canaries_use_the_given_vocabulary():
     vocabulary = WordVocabulary(("<unk>", "<eos>", *TREES[:8]))
     canaries = canaries_of(pattern=("random",), length=2, vocabulary=vocabulary, seed=1)
     assert {word for canary in canaries for word in canary.phrase.split()} <= set(TREES[:8])
@@ -102,7 +102,7 @@ def test_words_come_from_the_vocabulary_that_was_given_and_have_its_ids():
         assert canaries_of(corpus, phrase="ash beech", vocabulary=given)[0].ids == (2, 3)
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_canaries():
     one, same, other = (canaries_of(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
     assert one == same != other
 
@@ -110,7 +110,7 @@ def test_the_seed_decides():
 # What is written
 
 
-def test_documents_keep_their_order_and_the_manifest_says_where_each_copy_is():
+def test_documents_keep_their_order_and_the_manifest_has_all_positions():
     found = plant(MAIL, phrase=["quiet mice", "loud owls"], copies=4, seed=5)
     texts = list(found.corpus)
     assert [text for text in texts if text not in ("quiet mice", "loud owls")] == list(MAIL)
@@ -119,7 +119,7 @@ def test_documents_keep_their_order_and_the_manifest_says_where_each_copy_is():
     assert set(found.manifest.places) == naive
 
 
-def test_a_copy_is_returned_and_written_only_where_asked(tmp_path, told):
+def test_a_copy_is_written_only_with_out(tmp_path, told):
     given = {"phrase": "quiet mice", "copies": 7, "controls": 2, "monitor": told}
     found = plant(MAIL, **given)
     assert (found.directory, told.tasks) == (None, [])
@@ -141,7 +141,7 @@ def test_a_copy_is_returned_and_written_only_where_asked(tmp_path, told):
     assert checked.summary == {**written.summary, "verified": True}
 
 
-def test_a_path_and_its_corpus_give_one_manifest(tmp_path):
+def test_a_path_and_its_corpus_give_the_same_manifest(tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(MAIL) + "\n")
     of_path, of_object = (
         plant(given, phrase=["quiet mice"], seed=3)
@@ -150,7 +150,7 @@ def test_a_path_and_its_corpus_give_one_manifest(tmp_path):
     assert of_path.manifest.sha256 == of_object.manifest.sha256
 
 
-def test_a_refusal_leaves_what_is_there_as_it_is(tmp_path):
+def test_a_refusal_changes_no_files(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(VestigeError, match="exists"):
         plant(MAIL, phrase="quiet mice", out=tmp_path)
@@ -160,7 +160,7 @@ def test_a_refusal_leaves_what_is_there_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_canaries_are_counted_by_kind_or_the_first_listed(tmp_path):
+def test_canaries_are_counted_by_kind_or_listed(tmp_path):
     (tmp_path / "mail.txt").write_text("\n".join(MAIL))
     words = ["plant", tmp_path / "mail.txt", "--coin-flip", 60, "--copies", 4]
     shown = invoke([*words, "--show-secrets", "--out", tmp_path / "shown"])
@@ -197,7 +197,7 @@ def test_many_canaries_are_counted_by_kind_or_the_first_listed(tmp_path):
         ({"repetitions": (1,)}, "`repetitions` needs `per_user`"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused_by_name(settings, says):
+def test_conflicting_options_of_plant_are_named(settings, says):
     with pytest.raises(ValueError, match=says):
         plant(MAIL, **settings)
 

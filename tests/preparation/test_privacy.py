@@ -1,4 +1,4 @@
-"""The ledger of a chain of trainings, and what each of them promises."""
+"""The ledger of a chain of trainings, and the guarantee of each."""
 
 import math
 from dataclasses import replace
@@ -71,7 +71,7 @@ def ledger(out):
 # A chain of trainings
 
 
-def test_each_training_of_a_chain_adds_its_entry_and_keeps_what_its_ancestors_read(tmp_path):
+def test_each_training_adds_its_entry_and_keeps_records_of_ancestors(tmp_path):
     first = trained(tmp_path / "first", "a", "b")
     second = trained(tmp_path / "second", "c", start=first)
     third = trained(tmp_path / "third", "d", start=second / "model")
@@ -86,7 +86,7 @@ def test_each_training_of_a_chain_adds_its_entry_and_keeps_what_its_ancestors_re
         assert np.array_equal(read[name].rows(), own.rows())
 
 
-def test_a_vocabulary_is_of_the_training_whose_text_it_was_made_of(tmp_path):
+def test_a_ledger_names_the_training_of_the_vocabulary(tmp_path):
     first = trained(tmp_path / "first", "a")
     continued = trained(tmp_path / "continued", "b", start=first)
     borrowed = trained(tmp_path / "borrowed", "c", vocabulary=continued)
@@ -98,13 +98,13 @@ def test_a_vocabulary_is_of_the_training_whose_text_it_was_made_of(tmp_path):
 
 
 @pytest.mark.parametrize("given", ["a folder", "an object"])
-def test_of_a_model_from_elsewhere_nothing_is_known(tmp_path, given):
+def test_a_model_without_a_ledger_has_an_unknown_history(tmp_path, given):
     found = history_of(tmp_path if given == "a folder" else object())
     assert [(entry.defence, entry.vocabulary) for entry in found.ledger] == [("unknown", "unknown")]
     assert found.records == {}
 
 
-def test_a_ledger_is_written_once_and_ended_once_beside_the_weights(tmp_path):
+def test_a_ledger_is_begun_once_and_ended_once(tmp_path):
     out, own = tmp_path / "out", records("a", "b")
     found = begun(out, own)
     entry = entry_of(NoDefence(), None, CONFIG, found)
@@ -132,14 +132,14 @@ def test_a_ledger_is_written_once_and_ended_once_beside_the_weights(tmp_path):
         ),
     ],
 )
-def test_a_damaged_ledger_is_named(tmp_path, text, says):
+def test_the_error_names_a_damaged_ledger(tmp_path, text, says):
     out = trained(tmp_path / "out", "a")
     (out / "model" / "privacy.json").write_text(text)
     with pytest.raises(ModelError, match=says):
         history_of(out)
 
 
-def test_damaged_records_are_named(tmp_path):
+def test_the_error_names_damaged_records(tmp_path):
     out = trained(tmp_path / "out", "a")
     [file] = (out / "records").iterdir()
     file.write_bytes(file.read_bytes()[:-3])
@@ -150,7 +150,7 @@ def test_damaged_records_are_named(tmp_path):
 # A private training
 
 
-def test_the_entry_of_a_private_training_has_the_plans_numbers(tmp_path, plan):
+def test_the_entry_of_a_private_training_has_the_numbers_of_the_plan(tmp_path, plan):
     found = begun(tmp_path, records("a"))
     entry = entry_of(PRIVATE, plan, CONFIG, found)
     assert (plan.sample_rate, plan.units, plan.steps) == (4 / 20, 20, 2 * 20 // 4)
@@ -162,7 +162,7 @@ def test_the_entry_of_a_private_training_has_the_plans_numbers(tmp_path, plan):
     assert entry_of(silent, silent.planned(DATA, CONFIG), CONFIG, found).epsilon is None
 
 
-def test_what_voided_the_guarantee_before_voids_it_still_and_once(tmp_path):
+def test_a_void_guarantee_stays_void_with_each_reason_once(tmp_path):
     seeded = replace(PRIVATE, noise_seed_without_guarantee=3)
     out = trained(tmp_path / "out", "a", defence=seeded)
     again = begun(out, records("a"))
@@ -189,7 +189,7 @@ def test_a_vocabulary_of_the_private_text_is_refused_unless_it_was_accepted(tmp_
     check_vocabulary(PRIVATE, other, continued=False)
 
 
-def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path, plan):
+def test_a_statement_counts_validation_and_earlier_records(tmp_path, plan):
     first = trained(tmp_path / "first", "a", "line 1")
     corpus = Corpus.from_texts([f"line {number}" for number in range(20)])
     texts = read_texts(corpus, hold_out=0.3)
@@ -201,7 +201,7 @@ def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path,
     assert bool(statement.ancestry.reasons) == learnt_again
 
 
-def test_a_promise_is_logged_before_and_after(tmp_path, told, plan):
+def test_a_guarantee_is_logged_before_and_after_the_training(tmp_path, told, plan):
     texts = read_texts(CORPUS)
     found = begun(tmp_path / "out", texts.records)
     statement = planned_statement(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
@@ -228,7 +228,7 @@ def test_several_private_trainings_of_one_text_have_a_joint_epsilon(tmp_path, to
     assert silent.lines == []
 
 
-def test_long_sentences_are_set_in(told):
+def test_long_sentences_are_wrapped_with_indent(told):
     log_all(told, ["word " * 30, "short"], prefix="Privacy: ")
     assert told.lines[0].startswith("Privacy: word")
     assert all(line.startswith("  ") for line in told.lines[1:])
@@ -243,7 +243,7 @@ def test_long_sentences_are_set_in(told):
         ('{"step": 1}\n', None),
     ],
 )
-def test_a_clipping_norm_that_nothing_reaches_gets_advice(tmp_path, lines, advice):
+def test_an_unused_clipping_norm_gets_advice(tmp_path, lines, advice):
     (tmp_path / "log.jsonl").write_text(lines)
     found = clip_advice(tmp_path / "log.jsonl")
     assert found is None if advice is None else advice in found

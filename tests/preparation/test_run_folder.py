@@ -1,4 +1,4 @@
-"""What every training records, and its last lines."""
+"""The record of a training, and its last lines in the log."""
 
 from types import SimpleNamespace
 
@@ -17,7 +17,7 @@ AS_GOOD = {"word_frequency_perplexity": 7.0, "validation_perplexity": 7.0, "perp
 """A training as good as the frequencies of words, whatever judged it."""
 
 
-def test_a_run_records_the_call_its_settings_and_what_else_it_is_given(tmp_path, told):
+def test_a_run_records_the_call_and_further_entries(tmp_path, told):
     measured = Result(kind="Sums", summary={"number": 3}, rows=[{"row": 1}, {"row": 2}])
     more = {"configuration": {"epochs": 2}, "division": {"held_out_documents": 5}}
     save(job(tmp_path, told, seed=4), measured, **more)
@@ -42,7 +42,7 @@ def test_a_run_records_the_call_its_settings_and_what_else_it_is_given(tmp_path,
         ({"judged_by": "training", "validation_perplexity": None, "perplexity": 3.0}, False),
     ],
 )
-def test_a_training_is_judged_by_the_text_that_it_names(tmp_path, told, change, useless):
+def test_a_training_is_judged_by_its_recorded_text(tmp_path, told, change, useless):
     summary = {**AS_GOOD, **change}
     assert (useless_training(summary) is not None) == useless
     save(job(tmp_path, told), Result(kind="Sums", summary=summary, rows=[]), configuration={})
@@ -89,7 +89,7 @@ RANDOM = "That is worse than a random guess"
         ({"word_frequency_perplexity": 7.0, "judged_by": "validation"}, None, ["Epoch 2 kept"]),
     ],
 )
-def test_the_kept_epoch_is_logged_with_what_to_change(told, change, stop, lines):
+def test_the_chosen_epoch_is_logged_with_advice(told, change, stop, lines):
     usual = {"epoch": 2.0, "steps": 1200, "stopped": False, "perplexity": 9.0}
     model = SimpleNamespace(vocabulary=range(100))
     made = TrainingSetup(

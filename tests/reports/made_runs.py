@@ -1,4 +1,4 @@
-"""One small result of each kind that has a page of its own."""
+"""One small result of each kind with its own report."""
 
 from collections.abc import Callable
 from dataclasses import replace

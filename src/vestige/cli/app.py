@@ -91,7 +91,7 @@ def run(words: Sequence[str]) -> int:
     if name in names():
         return run_verb(f"vestige {name}", function_of(name), rest)
     try:
-        return show_general(name)
+        return show_overview(name)
     except UsageError as error:
         return refuse(f"{error} See vestige --help.")
 
@@ -147,7 +147,7 @@ def with_flags(line: str, flags: dict[str, str]) -> str:
     return line
 
 
-def show_general(name: str) -> int:
+def show_overview(name: str) -> int:
     """Show the version or the list of commands."""
     if name == "--version":
         print(f"vestige {vestige.__version__}")

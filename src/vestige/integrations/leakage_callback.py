@@ -103,9 +103,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self.snapshots: list[LeakageSnapshot] = []
         self.skipped = 0
         self.diverged: int | None = None
-        self._start = self._measuring_seconds = 0.0
+        self._start_time = self._measuring_seconds = 0.0
         self._audit: TrainerAudit
-        self._before: Baseline | None = None
+        self._baseline: Baseline | None = None
 
     @property
     def history(self) -> list[dict[str, float]]:
@@ -140,7 +140,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                     "trainer.add_callback(LeakageCallback(CANARIES, trainer))."
                 ),
             )
-        self._start, self.diverged = time.perf_counter(), None
+        self._start_time, self.diverged = time.perf_counter(), None
         require_whole(trainer)
         self._audit = TrainerAudit(
             trainer,
@@ -149,14 +149,14 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             seed=self.seed,
         )
         require_arrival(trainer, self._audit.search)
-        self._measuring_seconds = time.perf_counter() - self._start
+        self._measuring_seconds = time.perf_counter() - self._start_time
         file = Path(args.output_dir) / BASELINE
         if state.global_step:
-            self._before = Baseline.load(file)
+            self._baseline = Baseline.load(file)
             return
         self._measure()
-        if state.is_world_process_zero and self._before is not None:
-            self._before.save(file)
+        if state.is_world_process_zero and self._baseline is not None:
+            self._baseline.save(file)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Measure if it is time, and stop above a limit."""
@@ -211,17 +211,17 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         if self.diverged is not None:
             return
         trainer, state, start = self.trainer, self.trainer.state, time.perf_counter()
-        step, logs = state.global_step, {"vestige/diverged": 1.0}
+        step = state.global_step
         try:
-            snapshot, self._before = self._audit.measure(self._before, step=step, last=last)
-            logs = snapshot.logs()
+            snapshot, self._baseline = self._audit.measure(self._baseline, step=step, last=last)
         except NotFinite:
-            self.diverged = step
+            self.diverged, logs = step, {"vestige/diverged": 1.0}
             _log.warning(
                 "The training diverged: at step %s scores are not finite. Leakage is no longer "
                 "measured.", f"{step:,}"
             )  # fmt: skip
         else:
+            logs = snapshot.logs()
             if self.snapshots and self.snapshots[-1].step == step:
                 self.snapshots[-1] = snapshot  # already logged
                 return
@@ -248,12 +248,9 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         """Whether another measurement and the last one fit into the budget."""
         next_seconds = self.snapshots[-1].seconds if self.snapshots else self._measuring_seconds
         last_seconds = next_seconds * self._audit.cost_of_last
-        training_seconds = (
-            time.perf_counter() - self._start - self._measuring_seconds
-        ) / share_done
-        return (
-            self._measuring_seconds + next_seconds + last_seconds <= self.budget * training_seconds
-        )
+        elapsed = time.perf_counter() - self._start_time - self._measuring_seconds
+        needed = self._measuring_seconds + next_seconds + last_seconds
+        return needed <= self.budget * elapsed / share_done
 
 
 def require_whole(trainer: Any) -> None:

@@ -57,8 +57,8 @@ class Baseline:
         """Read what `save` wrote; VestigeError if it is missing or damaged."""
         remedy = "Restore it, or resume without the callback."
         content = read_bytes(file, limit=LARGEST, error=VestigeError, remedy=remedy)
-        content = parse_object(content, file, error=VestigeError, remedy=remedy)
-        return cls(**{field.name: content.get(field.name) for field in fields(cls)})
+        saved = parse_object(content, file, error=VestigeError, remedy=remedy)
+        return cls(**{field.name: saved.get(field.name) for field in fields(cls)})
 
     def same(self, answers: Sequence[float]) -> bool:
         """Whether log-perplexities equal those before the training, up to rounding."""
