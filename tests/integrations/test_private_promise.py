@@ -1,4 +1,4 @@
-"""The guarantee of a private training holds with dropout, evaluations, steps and other trainings."""
+"""The guarantee of a private training holds with dropout, evaluations and other trainings."""
 
 import re
 from pathlib import Path
