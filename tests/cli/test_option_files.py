@@ -7,7 +7,7 @@ import pytest
 
 import vestige
 from vestige.cli.options import verb_app
-from vestige.cli.parsing import UsageError, parsed
+from vestige.cli.parsing import UsageError, parse_words
 from vestige.errors import DataError
 
 BOMB = "a: &a [SECRET, x]\n" + "".join(
@@ -138,7 +138,7 @@ def options(tmp_path, monkeypatch):
     def read(files, *words, verb="check"):
         for name, text in files.items():
             (tmp_path / "project" / name).write_text(text)
-        return parsed(verb_app(verb, getattr(vestige, verb)), words or ("model",))
+        return parse_words(verb_app(verb, getattr(vestige, verb)), words or ("model",))
 
     return read
 

@@ -16,7 +16,7 @@ from typing import Any
 import vestige
 from vestige.cli import interrupts
 from vestige.cli.options import flags_of, verb_app
-from vestige.cli.parsing import UsageError, parsed
+from vestige.cli.parsing import UsageError, parse_words
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
@@ -120,7 +120,7 @@ def call_verb(command: str, function: Callable[..., Any], words: Sequence[str]) 
 
         print(help_of(command, function))
         return 0
-    arguments = parsed(verb_app(command, function), words)
+    arguments = parse_words(verb_app(command, function), words)
     as_json, show_secrets = arguments.pop("json", False), arguments.get("show_secrets", False)
     arguments.pop("config", None)
     if "show_secrets" not in inspect.signature(function).parameters:

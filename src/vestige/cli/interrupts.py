@@ -39,8 +39,8 @@ def interrupt_message(error: KeyboardInterrupt) -> str:
 
 
 def _raise_interrupted(number: int, frame: FrameType | None) -> None:
-    for code in CODES:
-        signal.signal(code, signal.SIG_DFL)
+    for handled in CODES:
+        signal.signal(handled, signal.SIG_DFL)
     raise Interrupted(number)
 
 

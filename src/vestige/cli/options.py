@@ -86,12 +86,12 @@ def arguments_of(app: App, *, described: bool = False) -> list[Any]:
 def flags_of(function: Callable[..., Any]) -> dict[str, str]:
     """Names on the command line by parameter."""
     return {
-        argument.field_info.name: shown(argument)
+        argument.field_info.name: display_name(argument)
         for argument in arguments_of(verb_app("", function))
     }
 
 
-def shown(argument: Any) -> str:
+def display_name(argument: Any) -> str:
     """Name of an argument in messages."""
     field = argument.field_info
     return str(field.name).upper() if field.is_positional else str(argument.name)

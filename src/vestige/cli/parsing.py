@@ -24,7 +24,7 @@ from cyclopts.exceptions import (
     ValidationError,
 )
 
-from vestige.cli.options import FOLDERS, arguments_of, bounds, is_list, number_type, shown
+from vestige.cli.options import FOLDERS, arguments_of, bounds, display_name, is_list, number_type
 from vestige.data.files import read_bytes
 from vestige.errors import DataError, reason
 
@@ -44,7 +44,7 @@ class UsageError(Exception):
     """The command line does not fit the verb; the message is one line."""
 
 
-def parsed(app: App, words: Sequence[str]) -> dict[str, Any]:
+def parse_words(app: App, words: Sequence[str]) -> dict[str, Any]:
     """The arguments of a command line and of option files, by parameter.
 
     Raises:
@@ -89,7 +89,7 @@ def _verb_of(app: App) -> str:
 def _usage_message(error: CycloptsError, app: App) -> str:
     """One line about a usage error, without the user's value."""
     argument = error.argument
-    name = "The command line" if argument is None else shown(argument)
+    name = "The command line" if argument is None else display_name(argument)
     if isinstance(error, UnusedCliTokensError):
         return _unexpected(len(error.unused_tokens or ()))
     if isinstance(error, UnknownOptionError):
@@ -121,7 +121,9 @@ def _missing(words: Sequence[str], app: App) -> list[str]:
         first = [argument for argument in required if argument.field_info.is_positional][:1]
         required = [argument for argument in required if argument not in first]
     options = {word.partition("=")[0] for word in words}
-    return [shown(argument) for argument in required if not options.intersection(argument.names)]
+    return [
+        display_name(argument) for argument in required if not options.intersection(argument.names)
+    ]
 
 
 def _unexpected(number: int) -> str:
@@ -276,7 +278,7 @@ def _check_type(path: Path, argument: Any, value: Any) -> None:
     """Raise DataError unless a value has the type of its option; YAML reads `yes` as a bool."""
     values = value if isinstance(value, list) else [value]
     if values is value and not is_list(argument):
-        raise DataError(f"{path}: {shown(argument)} takes one value", remedy="Give one.")
+        raise DataError(f"{path}: {display_name(argument)} takes one value", remedy="Give one.")
     number = number_type(argument)
     types: Any = {bool: bool, int: int, float: int | float}.get(number, str)
     kind = {bool: "true or false", **_NUMBERS}.get(number, "text, in quotation marks")
@@ -285,5 +287,5 @@ def _check_type(path: Path, argument: Any, value: Any) -> None:
     for item in values:
         if not isinstance(item, types) or isinstance(item, bool) != (number is bool):
             raise DataError(
-                f"{path}: {shown(argument)} must be {kind}", remedy="Change that entry."
+                f"{path}: {display_name(argument)} must be {kind}", remedy="Change that entry."
             )

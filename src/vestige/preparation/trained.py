@@ -79,8 +79,7 @@ class RepeatedTraining(Result):
 
 def repeats(path: str) -> tuple[str, ...]:
     """The trainings in a directory of `vestige train --seeds`; of another directory, its path."""
-    folders = [
-        folder for folder in Path(path).glob(REPEAT.format("*")) if folder.name[5:].isdecimal()
-    ]
-    sorted_folders = sorted(folders, key=lambda folder: int(folder.name[5:]))
-    return tuple(map(str, sorted_folders)) or (path,)
+    seeds = {folder: folder.name[5:] for folder in Path(path).glob(REPEAT.format("*"))}
+    folders = [folder for folder, seed in seeds.items() if seed.isdecimal()]
+    folders.sort(key=lambda folder: int(seeds[folder]))
+    return tuple(map(str, folders)) or (path,)

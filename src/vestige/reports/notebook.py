@@ -64,7 +64,7 @@ def html(result: Result | Measurement, *, show_secrets: bool = False) -> str:
         "notebook.html",
         report=report,
         blocks=blocks,
-        left=f"{hidden_rows:,} more rows are in to_frame()." if hidden_rows else "",
+        more_rows=f"{hidden_rows:,} more rows are in to_frame()." if hidden_rows else "",
         style=style("components.css"),
     )
 
