@@ -22,7 +22,7 @@ _SAVING = "\0saving"
 
 
 def require_new(directory: str | Path) -> Path:
-    """Check before long work that nothing exists at a path.
+    """Check before long work that nothing exists at a path; returns it as a Path.
 
     Raises:
         RunError: something exists at this path.
@@ -34,7 +34,7 @@ def require_new(directory: str | Path) -> Path:
 
 
 def require_outside_runs(path: str | Path) -> Path:
-    """Check that a file to write is not in a run folder.
+    """Check that a file to write is not in a run folder; returns it as a Path.
 
     Raises:
         RunError: it is in a run folder.
@@ -55,8 +55,8 @@ def new_directory(directory: Path) -> Iterator[Path]:
     Raises:
         RunError: the directory exists by then or cannot be written.
     """
-    with _writing_errors(directory), writing.new_directory(directory) as partial:
-        yield partial
+    with _writing_errors(directory), writing.new_directory(directory) as staging:
+        yield staging
 
 
 @contextmanager

@@ -16,8 +16,20 @@ BLOCK = "▪▪▪"
 """Replaces a word, a subword or a name."""
 
 SECRET_KEYS = frozenset(
-    {"phrase", "phrases", "prefix", "pieces", "lead", "canary", "text", "context", "person"}
-    | {"candidates", "prompt", "question"}
+    {
+        "candidates",
+        "canary",
+        "context",
+        "lead",
+        "person",
+        "phrase",
+        "phrases",
+        "pieces",
+        "prefix",
+        "prompt",
+        "question",
+        "text",
+    }
 )
 """Keys of results and settings whose values may be secret text."""
 

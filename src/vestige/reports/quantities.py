@@ -151,7 +151,7 @@ QUANTITIES: Mapping[str, Quantity] = {
     "members": Quantity("flagged", {"UserAudit": _members_flagged}),
     "used": Quantity("texts", {"TextAudit": _texts_used}),
     "memorized": Quantity("per 10,000 tokens", {"TextMemorization": _memorized}),
-    # Of what the earlier model knew of deleted texts.
+    # Remaining share of the knowledge about deleted texts.
     "left": Quantity("share", {"Deletion": _share_left}),
     "perplexity": Quantity(
         "",
