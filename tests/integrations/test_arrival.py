@@ -128,7 +128,7 @@ def test_only_the_first_rows_of_a_long_data_set_are_searched(planted, tmp_path):
     data, sealed = planted
     size = next(size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6)
     cut, first = blocks(data, size), len(blocks(data, size)) - 1
-    with patch.object(canary_search, "MOST", first), patch.object(rows, "MOST", first):
+    with patch.object(canary_search, "MAX_ROWS", first), patch.object(rows, "MAX_ROWS", first):
         with pytest.warns(UserWarning, match=f"in the first {first} rows [0-9]+ copies"):
             arrives(trainer(cut, tmp_path), sealed)
         arrives(trainer(encoded(DATA), tmp_path), sealed)  # there may be more
