@@ -171,7 +171,7 @@ def test_only_claims_make_verdicts():
         if path.relative_to(ROOT).parts[0] == "claims" or "release" in path.parts:
             continue
         words = {node.value for node in nodes_of(path) if isinstance(node, ast.Constant)}
-        named = {one for one in words if one in ("no leak shown", "undecided")}
+        named = {word for word in words if word in ("no leak shown", "undecided")}
         assert not named, f"{path} holds {named}: import them from vestige.claims"
 
 

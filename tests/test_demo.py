@@ -26,7 +26,9 @@ def made(tmp_path_factory, shell):
     def read(authors, *, documents):
         assert documents == "sentence"
         words = [f"{one}ov{other}a" for one in "abcdefgh" for other in "abcdefgh"]
-        return Corpus.from_texts([f"{one} wrote of {word}" for one in authors for word in words])
+        return Corpus.from_texts(
+            [f"{author} wrote of {word}" for author in authors for word in words]
+        )
 
     full = presets.PRESETS["demo"]
     shape = replace(full.model, embedding_size=8, hidden_size=8)

@@ -57,9 +57,11 @@ def test_measurements_equal_those_of_the_verbs_and_are_logged(planted, tmp_path)
     assert vestige.results.plain(last.exposure.rows()) == list(final.rows)
     completed = vestige.extract(model, planted[1], beam=1)
     assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
-    assert [other_orders(one) for one in callback.snapshots] == [False] * 4 + [True]
+    assert [other_orders(snapshot) for snapshot in callback.snapshots] == [False] * 4 + [True]
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    assert told == [one.exposure.figures()["exposure_planted"] for one in callback.snapshots]
+    assert told == [
+        snapshot.exposure.figures()["exposure_planted"] for snapshot in callback.snapshots
+    ]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
     assert [row["step"] for row in history] == [0, 60, 120, 180, 240]
     saved = vestige.results.load(tmp_path / "run" / "exposure")
@@ -113,7 +115,10 @@ def test_a_training_stops_above_a_limit_and_logs_the_last_measurement_once(plant
         planted[1], every=0.25, budget=math.inf, stop_above={"exposure": -1.0}
     )
     _, told = trained(planted, tmp_path, stopping)
-    assert [(one.step, other_orders(one)) for one in stopping.snapshots] == [(0, False), (10, True)]
+    assert [(snapshot.step, other_orders(snapshot)) for snapshot in stopping.snapshots] == [
+        (0, False),
+        (10, True),
+    ]
     assert sum("vestige/exposure" in logs for logs in told) == 2
     failing = LeakageCallback(planted[1], fail_above={"exposure": 0.0}, out=tmp_path / "run")
     with pytest.raises(Leakage, match=r"the training has exposure .* bits: more than 0"):
@@ -284,7 +289,7 @@ def test_a_diverged_training_is_logged_and_not_measured(planted, tmp_path, caplo
         _, told = trained(planted, tmp_path, callback, steps=8, prepare=diverging)
     assert "The training diverged: at step 2 scores are not finite" in caplog.text
     assert fails or [one for one in told if "vestige/diverged" in one] == [{"vestige/diverged": 1}]
-    assert [one.step for one in callback.snapshots] == [0]
+    assert [snapshot.step for snapshot in callback.snapshots] == [0]
     assert (callback.diverged, callback.result.claim.verdict) == (2, UNDECIDED)
     run = vestige.results.load(tmp_path / "run" / "training")
     assert Claim.from_summary(run.summary).verdict == UNDECIDED
@@ -327,7 +332,7 @@ def test_other_evidence_prevents_no_leak_shown(planted, tmp_path):
     ))  # fmt: skip
     quiet = replace(last, found=alike, audit=None, completion=replace(
         last.completion, attempts=tuple(
-            {**one, "greedy": False} for one in last.completion.attempts
+            {**attempt, "greedy": False} for attempt in last.completion.attempts
         ),
     ))  # fmt: skip
     assert quiet.claim.verdict == NO_LEAK

@@ -140,6 +140,8 @@ def test_a_stream_of_unknown_or_other_length_is_refused(tmp_path):
         plant(stream, out=tmp_path / "c", rows=61)
     with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
         plant(stream, out=tmp_path / "c", rows=0)
-    with pytest.raises(ValueError, match="rows must be None for a data set that is not a stream, got 9"):
+    with pytest.raises(
+        ValueError, match="rows must be None for a data set that is not a stream, got 9"
+    ):
         plant(DATA, out=tmp_path / "c", rows=9)
     assert not (tmp_path / "c").exists()

@@ -174,7 +174,7 @@ def test_a_second_training_states_the_joint_budget(tmp_path, lora):
     other = private(tmp_path / "two", privacy, base=base, lora=lora)
     other.train()  # by another trainer; of an adapter, another adapter of the same model
     assert epsilon(other) > 1.4 * once
-    assert [one.defence for one in other._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
+    assert [one.defence for one in other._private.earlier] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
 @pytest.mark.slow

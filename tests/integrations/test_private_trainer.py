@@ -169,7 +169,7 @@ def test_a_trained_model_is_saved_with_its_ledger_and_statement(tmp_path, learni
         assert all(map(torch.equal, again.parameters(), own.model.parameters()))
         later = private(tmp_path / "later", vestige.DPSGD(epsilon=8.0), lora=False, base=again)
         later.train()
-        assert later._private.before == (*before, entry)
+        assert later._private.earlier == (*before, entry)
 
 
 @pytest.mark.slow
@@ -179,7 +179,7 @@ def test_each_training_has_its_own_randomness(tmp_path):
     for name in "ab":
         own = private(tmp_path / name, vestige.DPSGD(noise_multiplier=1.0), steps=1)
         own.train()
-        found.append(torch.cat([one.flatten() for one in weights(own.model)]))
+        found.append(torch.cat([weight.flatten() for weight in weights(own.model)]))
     assert (found[0] != found[1]).any()
 
 
@@ -259,7 +259,7 @@ def test_a_trained_adapter_is_an_unknown_ancestor(tmp_path):
             one.copy_(other)
     again.train()
     assert any("is unknown" in told for told in again.privacy_statement)
-    assert len(again._private.before) == len(own._private.before) + 1
+    assert len(again._private.earlier) == len(own._private.earlier) + 1
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")

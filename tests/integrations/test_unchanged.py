@@ -27,7 +27,7 @@ def planted(tmp_path_factory):
 
 def different(callback):
     """Whether each measurement differs from the one before the training."""
-    return [one.exposure.checks[-1].state for one in callback.snapshots]
+    return [snapshot.exposure.checks[-1].state for snapshot in callback.snapshots]
 
 
 def forgotten(model):

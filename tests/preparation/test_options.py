@@ -136,6 +136,6 @@ def test_a_defence_is_made_from_its_options():
 
 
 def test_settings_of_defences_are_options():
-    names = {one.name for one in fields(DefenceOptions)}
+    names = {field.name for field in fields(DefenceOptions)}
     assert {"epsilon", "weight", "pairing", "k", "unit", "local_epochs"} <= names
     assert "context" not in names

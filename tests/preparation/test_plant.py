@@ -63,11 +63,11 @@ def test_each_user_gets_canaries(tmp_path):
     assert (found.summary["users"], found.summary["copies"]) == (2, 2 * (1 + 3))
     copy = read_corpus(tmp_path / "out" / "corpus.jsonl", user_column="user")
     canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
-    owned = sorted((one.user, one.copies) for one in canaries if one.planted)
+    owned = sorted((canary.user, canary.copies) for canary in canaries if canary.planted)
     assert owned == [("ann", 1), ("ann", 3), ("bob", 1), ("bob", 3)]
-    for one in canaries:
-        theirs = [who for text, who in zip(copy, copy.users, strict=True) if text == one.phrase]
-        assert theirs == [one.user] * one.copies
+    for canary in canaries:
+        theirs = [who for text, who in zip(copy, copy.users, strict=True) if text == canary.phrase]
+        assert theirs == [canary.user] * canary.copies
     assert plant(tmp_path / "out", verify=True).verified
     with pytest.raises(DataError, match="no users"):
         plant(CORPUS, **given)

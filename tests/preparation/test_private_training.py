@@ -63,11 +63,11 @@ def ledger(folder):
 def by_hand(*entries):
     mechanisms = [
         Mechanism(
-            noise_multiplier=one["noise_multiplier"],
-            sample_rate=one["sample_rate"],
-            steps=one["steps_planned"],
+            noise_multiplier=entry["noise_multiplier"],
+            sample_rate=entry["sample_rate"],
+            steps=entry["steps_planned"],
         )
-        for one in entries
+        for entry in entries
     ]
     return composed_epsilon(mechanisms, delta=entries[-1]["delta"])
 
@@ -88,7 +88,7 @@ def test_private_trainings_compose_for_shared_records(place, tmp_path, before, r
     found, start, end = train(tmp_path / "new", from_=place / before, defence=PRIVATE)
     entries = ledger(found.model)
     assert found.summary["ancestors_on_same_text"] == bool(read)
-    composed = by_hand(*(one for one in entries if one["defence"] == "dp-sgd"))
+    composed = by_hand(*(entry for entry in entries if entry["defence"] == "dp-sgd"))
     wanted = composed if read else found.summary["epsilon"]
     assert found.summary["epsilon_with_ancestors"] == pytest.approx(wanted)
     for said in (start, end):
@@ -163,7 +163,7 @@ def test_released_files_have_no_hashes_and_records_are_private(place):
     assert entry["vocabulary"] == entry["id"]
     record = plain / "records" / f"{entry['id']}.npy"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    hashes = [one.tobytes() for one in hash_texts(TEXTS)]
+    hashes = [hash_text.tobytes() for hash_text in hash_texts(TEXTS)]
     assert hashes[0] in record.read_bytes()
     data = results.load(plain / "run").run["data"]
     released = b"".join(file.read_bytes() for file in (plain / "model").iterdir())
@@ -177,10 +177,10 @@ def test_a_training_keeps_the_records_of_its_ancestors_and_its_ledger(place, tmp
     """A resumed one too, whatever `from_` names now."""
     found, _, _ = train(tmp_path / "new", from_=place / "first", defence=PRIVATE)
     entries = ledger(tmp_path / "new")
-    assert [one["defence"] for one in entries] == ["none", "dp-sgd", "dp-sgd"]
+    assert [entry["defence"] for entry in entries] == ["none", "dp-sgd", "dp-sgd"]
     kept = {file.stem for file in (tmp_path / "new" / "records").iterdir()}
-    assert kept == {one["id"] for one in entries}
-    assert [one["steps"] for one in entries] == [8, 13, None]
+    assert kept == {entry["id"] for entry in entries}
+    assert [entry["steps"] for entry in entries] == [8, 13, None]
     assert ledger(found.model)[-1]["steps"] == 13
     bare = shutil.copytree(place / "first" / "model", tmp_path / "bare")
     (bare / "privacy.json").unlink()

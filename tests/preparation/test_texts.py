@@ -79,7 +79,7 @@ def test_canaries_are_never_held_out(tmp_path):
     texts = read_texts(tmp_path / "planted", hold_out=0.6)
     assert list(texts.training).count("quiet mice") == 9
     assert len(texts.validation) > 0
-    assert [one.phrase for one in texts.planted.canaries if one.planted] == ["quiet mice"]
+    assert [canary.phrase for canary in texts.planted.canaries if canary.planted] == ["quiet mice"]
     assert read_texts(CORPUS).planted is None
 
 

@@ -28,7 +28,7 @@ def test_a_training_leaves_a_model_and_a_run_with_its_inputs(plain):
     assert load_model(plain.model).architecture == "lstm"
     assert (run.result, run.run["verb"]) == ("DefendedTraining", "train")
     assert plain.summary == {"model": str(plain.model), **run.summary}
-    assert plain.rows == tuple(one.row() for one in plain.history.epochs)
+    assert plain.rows == tuple(epoch.row() for epoch in plain.history.epochs)
     division = divide(CORPUS, 0.3)
     assert run.run["division"] == division.summary()
     data = run.run["data"]
@@ -201,8 +201,10 @@ def test_a_resume_with_other_settings_changes_no_file(plain, change, says):
 def test_several_seeds_make_several_trainings(plain, tmp_path):
     found = trained(tmp_path / "out", seed=4, seeds=2)
     assert found.summary == {"directory": str(tmp_path / "out"), "trainings": 2}
-    assert [one.directory.name for one in found.trainings] == ["seed-4", "seed-5"]
-    assert [row["model"] for row in found.rows] == [str(one.model) for one in found.trainings]
+    assert [training.directory.name for training in found.trainings] == ["seed-4", "seed-5"]
+    assert [row["model"] for row in found.rows] == [
+        str(training.model) for training in found.trainings
+    ]
     one, other = found.trainings
     assert (one.record["seed"], other.record["seed"]) == (4, 5)
     assert one.record["data"] == other.record["data"]

@@ -137,7 +137,7 @@ def test_its_style_does_not_affect_the_notebook(cell):
     rules = re.sub(r"/\*.*?\*/|@media[^{]*{", "", css, flags=re.DOTALL)
     selectors = [s.strip() for group in re.findall(r"([^{}]+){", rules) for s in group.split(",")]
     assert len(selectors) > 50
-    assert [one for one in selectors if not one.startswith(".vestige")] == []
+    assert [selector for selector in selectors if not selector.startswith(".vestige")] == []
 
 
 @pytest.mark.slow

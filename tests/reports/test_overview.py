@@ -22,7 +22,7 @@ def run(kind, name="run", **summary):
 
 
 def cells(*runs):
-    sections = [report_of(one, show_secrets=False) for one in runs]
+    sections = [report_of(run, show_secrets=False) for run in runs]
     return [[getattr(cell, "text", cell) for cell in row] for row in overview(runs, sections).rows]
 
 
@@ -54,7 +54,7 @@ def with_weights(one, weights):
 @pytest.mark.slow
 def test_a_page_states_whether_its_runs_audited_one_model():
     runs = [run("CanaryExposure", "a"), run("TextAudit", "b")]
-    same = render([with_weights(one, "a" * 64) for one in runs], show_secrets=False)
+    same = render([with_weights(run, "a" * 64) for run in runs], show_secrets=False)
     assert "All runs measured the same model." in same
     other = [with_weights(one, weight * 64) for one, weight in zip(runs, "ab", strict=True)]
     page = render(other, show_secrets=False)
