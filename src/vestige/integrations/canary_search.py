@@ -123,9 +123,8 @@ def _count_copies(
                 whole[phrase] += text.count(phrase)
                 learned[phrase] += learned_text.count(phrase)
                 overlap = len(phrase) - 1
-                split[phrase] += (
-                    bool(previous and overlap) and phrase in previous[-overlap:] + text[:overlap]
-                )
+                if previous and overlap:
+                    split[phrase] += phrase in previous[-overlap:] + text[:overlap]
             previous = text
     return whole, learned, split
 
@@ -143,5 +142,6 @@ def _row_tokens(inputs: dict[str, Any]) -> Iterator[tuple[list[int], list[int]]]
         is_first |= inputs["position_ids"] == 0
     mask = inputs.get("attention_mask")
     is_text = is_first | True if mask is None or mask.shape != ids.shape else mask.bool()
-    for row, mask_, learned in zip(ids, is_text, (labels != IGNORED) | is_first, strict=True):
-        yield row[mask_].tolist(), row[mask_ & learned].tolist()
+    is_learned = (labels != IGNORED) | is_first
+    for row, text, learned in zip(ids, is_text, is_learned, strict=True):
+        yield row[text].tolist(), row[text & learned].tolist()
