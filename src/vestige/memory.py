@@ -103,13 +103,7 @@ def resident_mib(name: str) -> float:
 
 
 def require_room(size: int, purpose: str, *, free: int | None = None) -> None:
-    """Raise ValueError if there is less free memory than an allocation needs.
-
-    Args:
-        size: bytes to allocate.
-        purpose: what needs them, for the message.
-        free: available bytes; None: `free_memory()`.
-    """
+    """Raise ValueError unless `size` bytes are free; `purpose` needs them."""
     free = free_memory() if free is None else free
     if size > free:
         raise ValueError(
@@ -144,10 +138,6 @@ def require_fit(weights: Path, build: "Callable[[], nn.Module]") -> None:
     """Raise ValueError unless a file's tensors have a network's shapes, and fit in memory.
 
     The network is not allocated: a small file cannot cause a large allocation.
-
-    Args:
-        weights: a safetensors file.
-        build: makes the network.
     """
     from safetensors import safe_open
 

@@ -63,10 +63,6 @@ def new_directory(directory: Path) -> Iterator[Path]:
 def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
     """File to write, which appears at `path` when it is complete.
 
-    Args:
-        path: new path.
-        shared: let other users read it, if the umask allows.
-
     Raises:
         RunError: the path exists by then or cannot be written.
     """

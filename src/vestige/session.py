@@ -134,12 +134,7 @@ class Session:
         self.models[role] = of_model(source, loaded)
 
     def corpus(self, role: str, source: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
-        """Read a corpus from a path, or take one in memory.
-
-        Args:
-            role: its name in the record.
-            source: a path that `read_source` reads, or a corpus.
-            **columns: settings of `read_source`, such as format, text, user, limit.
+        """Read a corpus from a path with `read_source`, or take one in memory.
 
         Raises:
             DataError: it cannot be read.

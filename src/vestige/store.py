@@ -257,10 +257,6 @@ def _open(
 ) -> tuple[sqlite3.Connection, int | None]:
     """Open or make a database file; a damaged file is replaced by its intact rows.
 
-    Args:
-        path: the file; None keeps the rows in memory.
-        essential: name of a row that a damaged file must still have.
-
     Returns:
         The database in autocommit mode, and the number of intact rows if the file was damaged.
 

@@ -58,13 +58,6 @@ class PrivateTraining:
     ) -> "PrivateTraining":
         """The guarantee of the steps that a trainer will take.
 
-        Args:
-            rows: the protected rows.
-            privacy: the budget.
-            trainer: the trainer.
-            held_out: see the class.
-            resumed_from: folder of the training to resume; None for a new training.
-
         Raises:
             TrainingError: no noise is enough for epsilon, or the folder belongs to another
                 training.

@@ -72,12 +72,7 @@ class PrivateRows:
         return cls(len(data), user_ids.astype(np.int64), frozenset(users.tolist()))
 
     def batched(self, prepared: Any, privacy: DPSGD, args: Any) -> "PrivateRows":
-        """The same rows with the batch size of a trainer.
-
-        Args:
-            prepared: the data set that the trainer made of the rows.
-            privacy: the budget.
-            args: settings of the trainer.
+        """The same rows with the batch size of a trainer, which `prepared` them.
 
         Raises:
             TrainingError: the trainer changed the number of rows, so that users are unknown.

@@ -19,12 +19,7 @@ LOSS_TOLERANCE = 1e-3
 
 
 def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
-    """(rows,) mean cross-entropy of the targets of each row in nats, with gradients.
-
-    Args:
-        model: model of Transformers or PEFT.
-        inputs: output of a data collator, with labels (rows, tokens), on the model's device.
-    """
+    """(rows,) mean cross-entropy of the targets of each row in nats, with gradients."""
     inputs = dict(inputs)
     labels = inputs.pop("labels")[:, 1:]
     logits = model(**inputs).logits[:, :-1]
@@ -54,12 +49,7 @@ def left_aligned(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def loss_problem(model: Any, inputs: dict[str, Any]) -> str:
-    """Why `row_losses` is not the training loss of a model; "" if it is.
-
-    Args:
-        model: the model in evaluation mode.
-        inputs: inputs of one row.
-    """
+    """Why `row_losses` is not the training loss of a model on one row; "" if it is."""
     labels, ids = inputs.get("labels"), inputs.get("input_ids")
     if labels is None:
         return "the data collator returns no labels"

@@ -178,13 +178,7 @@ class NluOptions:
 def reject_other_tasks(
     run: Session, task: str, options: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> None:
-    """Raise ValueError if an option of other tasks was given.
-
-    Args:
-        run: the call.
-        task: its task.
-        options: names of options by the tasks that have them.
-    """
+    """Raise ValueError if an option was given that only other tasks have."""
     changed = changed_options(run)
     for tasks, names in options.items():
         for name in names if task not in tasks else ():

@@ -278,12 +278,6 @@ def _text_canaries(
 ) -> "tuple[Canary, ...]":
     """The canaries of running text with their controls.
 
-    Args:
-        options: arguments of `plant`, with `phrase` and `pattern` as tuples.
-        corpus: the corpus to plant in.
-        vocabulary: the canaries use its words or tokens; None: words of the corpus.
-        seed: random seed.
-
     Raises:
         DataError: the corpus has too few words, no users, or already contains a canary.
     """

@@ -26,13 +26,7 @@ ALMOST_NONE = 0.1
 
 
 def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> None:
-    """Refuse a vocabulary that was learned from the text of a private training.
-
-    Args:
-        defence: a private defence may accept such a vocabulary.
-        lineage: of the training.
-        continued: whether the training continues a model.
-    """
+    """Refuse a vocabulary that was learned from the text of a private training."""
     if not isinstance(defence, PrivateDefence) or defence.accept_private_vocabulary:
         return
     records = lineage.records

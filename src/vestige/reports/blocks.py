@@ -37,15 +37,7 @@ def bar(
     reference: float | None = None,
     band: tuple[float, float] | None = None,
 ) -> Bar | None:
-    """The bar of a value with the columns NAME, NAME_low and NAME_high; None without an interval.
-
-    Args:
-        row: row of a run.
-        name: name of the value.
-        axis: both ends of the axis, equal for all bars of a column.
-        reference: value of a line to compare with.
-        band: both ends of the values that count as equal.
-    """
+    """The bar of the columns NAME, NAME_low and NAME_high of a row; None without an interval."""
     if row[f"{name}_low"] is None:
         return None
     low, high = axis
@@ -201,15 +193,7 @@ class Phrase:
 def phrase(
     row: Row, *, strongest: float, verdict: str, notes: tuple[str, ...], show_secrets: bool
 ) -> Phrase:
-    """The phrase of a row.
-
-    Args:
-        row: with rank, score, pieces, token_scores and phrase.
-        strongest: token score of the darkest shade.
-        verdict: see `Phrase`.
-        notes: see `Phrase`.
-        show_secrets: show texts unredacted.
-    """
+    """The phrase of a row with rank, score, pieces, token_scores and phrase; see `Phrase`."""
     pieces, text = [str(piece) for piece in row["pieces"]], str(row["phrase"])
     shown_pieces = disclose(pieces, show_secrets=show_secrets)
     scores = [float(score) for score in row["token_scores"]]

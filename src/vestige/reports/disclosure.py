@@ -15,22 +15,9 @@ from typing import Any
 BLOCK = "▪▪▪"
 """Replaces a word, a subword or a name."""
 
-SECRET_KEYS = frozenset(
-    {
-        "candidates",
-        "canary",
-        "context",
-        "lead",
-        "person",
-        "phrase",
-        "phrases",
-        "pieces",
-        "prefix",
-        "prompt",
-        "question",
-        "text",
-    }
-)
+_PHRASE_KEYS = {"canary", "lead", "phrase", "phrases", "pieces", "prefix", "text"}
+_INPUT_KEYS = {"candidates", "context", "person", "prompt", "question"}
+SECRET_KEYS = frozenset(_PHRASE_KEYS | _INPUT_KEYS)
 """Keys of results and settings whose values may be secret text."""
 
 SECRET_LISTS = frozenset({"secrets", "prompts", "what"})

@@ -70,14 +70,7 @@ def write_page(
     first: Sequence[Block] = (),
     above: Report | None = None,
 ) -> Path:
-    """Write the page of some runs. Only the owner can read a page that shows secrets.
-
-    Args:
-        runs: run folders, or runs in memory.
-        path: new file.
-        show_secrets: see `render`.
-        first: see `render`.
-        above: see `render`.
+    """Write the page of run folders or runs, see `render`; one with secrets is private (0600).
 
     Raises:
         RunError: a folder is not a run, or the page exists or cannot be written.
@@ -90,11 +83,7 @@ def write_page(
 
 
 def card(runs: Sequence[Run], *, first: Sequence[Block] = ()) -> str:
-    """The section of a model card as Markdown.
-
-    Args:
-        runs: the runs in the order of the section.
-        first: blocks above the runs; only tables are shown.
+    """The section of a model card as Markdown; `first` are tables above the runs.
 
     Raises:
         ValueError: there are no runs.

@@ -173,10 +173,6 @@ class Report:
 def report_of(run: Run, *, show_secrets: bool) -> Report:
     """The report of a run.
 
-    Args:
-        run: a run folder, or a result in memory.
-        show_secrets: texts and names unredacted.
-
     Raises:
         RunError: its rows or summary lack what its kind of result has.
     """

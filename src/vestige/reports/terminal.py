@@ -25,12 +25,7 @@ PIPE_WIDTH = 10_000
 
 
 def show(report: "Report", *, titled: bool = False) -> None:
-    """Print verdict, evidence, checks, prose and tables on stdout, and notices on stderr.
-
-    Args:
-        report: the report of a result.
-        titled: print the title too.
-    """
+    """Print verdict, evidence, checks, prose and tables on stdout, and notices on stderr."""
     for line in (report.title, *report.headline) if titled else report.headline:
         print(_wrapped(printable(line)))
     if report.below:

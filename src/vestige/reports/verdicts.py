@@ -114,12 +114,7 @@ def verdict_word(run: Run) -> str:
 
 
 def verdict_of_run(run: Run, *, without: Collection[str] = ()) -> Verdict | None:
-    """The verdict of a run for display; None for kinds without verdicts.
-
-    Args:
-        run: a run folder, or a result in memory.
-        without: names of checks to leave out.
-    """
+    """The verdict of a run, without some checks; None for kinds without verdicts."""
     claim = claim_of(run)
     if claim is not None:
         return verdict_of(claim, without=without)
