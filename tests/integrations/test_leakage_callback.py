@@ -330,7 +330,7 @@ def test_other_evidence_prevents_no_leak_shown(planted, tmp_path):
         {**one, "exposure": float(place % 3) / 2} for place, one in
         enumerate(last.exposure.canaries * 2)
     ))  # fmt: skip
-    quiet = replace(last, found=alike, audit=None, completion=replace(
+    quiet = replace(last, exposure=alike, audit=None, completion=replace(
         last.completion, attempts=tuple(
             {**attempt, "greedy": False} for attempt in last.completion.attempts
         ),
