@@ -22,7 +22,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.defences.methods.private import DPSGD
-from vestige.integrations.private_plan import PrivateRows
+from vestige.integrations.private_rows import PrivateRows
 from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig

@@ -91,7 +91,7 @@ def child(words: Sequence[str], where: Path, said: str = "said", *, most: int | 
         os.close(writing)
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     code = 70
-    interrupts.raise_when_asked_to_end()
+    interrupts.raise_on_signals()
     # Else no two would have the same bits.
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))
     lineage.new_id = lambda: "0" * 32

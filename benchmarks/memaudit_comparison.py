@@ -146,7 +146,7 @@ def repeated(run: Run) -> list[Row]:
         network, ours, theirs = watched(world, planted, seed)
         told = {
             "memaudit": {**claims(theirs.report), "seconds": time.perf_counter() - began},
-            "vestige": leakage(ours.moments[-1].found),
+            "vestige": leakage(ours.snapshots[-1].exposure),
         }
         sides = planted.records(included=True), planted.records(included=False)
         for score in SCORES:
@@ -240,7 +240,7 @@ def private(run: Run) -> list[Row]:
             how |= {"kind": private(Trainer), "peft_config": lora}
             how["privacy"] = vg.DPSGD(epsilon=epsilon)
         _, ours, theirs = watched(world, planted, seed, **how)
-        return {"memaudit": claims(theirs.report), "vestige": leakage(ours.moments[-1].found)}
+        return {"memaudit": claims(theirs.report), "vestige": leakage(ours.snapshots[-1].exposure)}
 
     return [
         {"epsilon": epsilon, **row}

@@ -214,7 +214,7 @@ def callback(run: Run) -> list[Row]:
 
 def callback_cost(run: Run, trainer: Any, labels: Tensor, canaries: Path) -> Row:
     """Of one precision."""
-    from vestige.integrations.measurement import Baseline, Measurement, training_precision
+    from vestige.integrations.trainer_audit import Baseline, TrainerAudit, training_precision
 
     learning = [one for one in trainer.model.parameters() if one.requires_grad]
     optimizer = torch.optim.AdamW(learning, lr=0.0)
@@ -227,7 +227,7 @@ def callback_cost(run: Run, trainer: Any, labels: Tensor, canaries: Path) -> Row
         optimizer.zero_grad()
 
     references = run.size(256, 100)
-    measurement = Measurement(trainer, canaries=canaries, references=references, seed=0)
+    measurement = TrainerAudit(trainer, canaries=canaries, references=references, seed=0)
     works: dict[str, Callable[[], object]] = {
         "step": step,
         "measurement": lambda: measurement.measure(Baseline(), last=False),

@@ -10,7 +10,7 @@ COMMAND = "python -m reproduction"
 
 def run(words: Sequence[str]) -> int:
     """Run a command line; the exit code."""
-    return app.answer(COMMAND, reproduce, words)
+    return app.run_verb(COMMAND, reproduce, words)
 
 
 if __name__ == "__main__":

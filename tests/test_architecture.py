@@ -1,4 +1,4 @@
-"""Imports point one way: each layer may import only the layers named before it."""
+"""Imports point in one direction: a layer may import only layers that are listed before it."""
 
 import ast
 from functools import cache
@@ -91,7 +91,7 @@ def test_reports_never_see_a_model():
         assert imports(path) <= seen, path
 
 
-def test_a_module_is_one_idea_and_named_by_it():
+def test_modules_are_small_and_well_named():
     for path in FILES:
         assert path.stem not in FORBIDDEN, path
         lines = len(path.read_text(encoding="utf-8").splitlines())
@@ -105,7 +105,7 @@ UNIX_NAMES = {
 }  # fmt: skip
 
 
-def test_nothing_is_imported_that_windows_lacks():
+def test_no_unix_only_module_is_imported():
     for path in FILES:
         for node in nodes_of(path):
             if isinstance(node, ast.Import):
@@ -116,7 +116,7 @@ def test_nothing_is_imported_that_windows_lacks():
                 assert f"{node.value.id}.{node.attr}" not in UNIX_NAMES, path
 
 
-def test_the_command_line_parses_calls_and_prints_and_computes_nothing():
+def test_the_command_line_imports_no_computation():
     for path in (ROOT / "cli").rglob("*.py"):
         modules = {node.module for node in nodes_of(path) if isinstance(node, ast.ImportFrom)}
         modules |= {
@@ -146,7 +146,7 @@ def module_imports(path: Path) -> set[str]:
     return found
 
 
-def test_no_module_waits_for_itself():
+def test_there_are_no_import_cycles():
     names = {
         ".".join(["vestige", *path.relative_to(ROOT).with_suffix("").parts]): path for path in FILES
     }
@@ -165,13 +165,13 @@ def test_no_module_waits_for_itself():
     assert not rest, f"these import each other in a circle: {sorted(rest)}"
 
 
-def test_no_verdict_is_made_outside_the_claims():
+def test_only_claims_make_verdicts():
     """`vestige.claims` computes verdicts; a gate has states of its own, one of the same name."""
     for path in FILES:
         if path.relative_to(ROOT).parts[0] == "claims" or "release" in path.parts:
             continue
         words = {node.value for node in nodes_of(path) if isinstance(node, ast.Constant)}
-        named = {one for one in words if one in ("no leak shown", "undecided")}
+        named = {word for word in words if word in ("no leak shown", "undecided")}
         assert not named, f"{path} holds {named}: import them from vestige.claims"
 
 

@@ -1,4 +1,4 @@
-"""The demo plants its secret in Madison's papers alone, and reads it back from two snapshots."""
+"""The demo plants its secret only in Madison's papers, and finds it in two snapshots."""
 
 import json
 from dataclasses import replace
@@ -26,7 +26,9 @@ def made(tmp_path_factory, shell):
     def read(authors, *, documents):
         assert documents == "sentence"
         words = [f"{one}ov{other}a" for one in "abcdefgh" for other in "abcdefgh"]
-        return Corpus.from_texts([f"{one} wrote of {word}" for one in authors for word in words])
+        return Corpus.from_texts(
+            [f"{author} wrote of {word}" for author in authors for word in words]
+        )
 
     full = presets.PRESETS["demo"]
     shape = replace(full.model, embedding_size=8, hidden_size=8)
@@ -40,7 +42,7 @@ def made(tmp_path_factory, shell):
     return done, out
 
 
-def test_the_whole_way_is_written(made, shell):
+def test_all_files_of_the_demo_are_written(made, shell):
     _, out = made
     planted = list(read_corpus(out / "planted" / "corpus.jsonl"))
     assert planted.count(SECRET) == COPIES
@@ -59,7 +61,7 @@ def test_the_whole_way_is_written(made, shell):
         assert released or path.stat().st_mode & 0o077 == 0, path
 
 
-def test_the_first_screen_says_why_it_is_undecided_and_what_to_do(made):
+def test_the_terminal_shows_why_it_is_undecided_and_the_next_step(made):
     done, out = made
     assert done.stdout.startswith("UNDECIDED  ")
     (line,) = [line for line in done.stdout.splitlines() if "BEFORE AFTER --clean" in line]
@@ -72,7 +74,7 @@ def test_the_first_screen_says_why_it_is_undecided_and_what_to_do(made):
     assert json.loads(json.dumps(summary))["verdict"] == "undecided"
 
 
-def test_without_its_text_it_leaves_nothing_and_says_how_to_get_it(shell, tmp_path, monkeypatch):
+def test_a_missing_text_leaves_no_files_and_names_the_package(shell, tmp_path, monkeypatch):
     monkeypatch.setattr("vestige.data.formats.federalist.find_spec", lambda _: None)
     done = shell("demo", "--out", tmp_path / "demo")
     assert done.exit_code == 2
@@ -80,6 +82,6 @@ def test_without_its_text_it_leaves_nothing_and_says_how_to_get_it(shell, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_directory_that_is_there_is_refused(tmp_path):
+def test_an_existing_directory_is_refused(tmp_path):
     with pytest.raises(RunError, match="exists"):
         demo(out=tmp_path)

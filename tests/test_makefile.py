@@ -1,4 +1,4 @@
-"""`make` takes a Python that will do, says which, and says what to do where there is none."""
+"""`make` chooses a suitable Python and names it, or says how to get one."""
 
 import shutil
 import subprocess
@@ -37,7 +37,7 @@ def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_first_that_will_do_is_taken_and_named(tmp_path):
+def test_the_first_suitable_python_is_used(tmp_path):
     python(tmp_path, "python3.11", fit=False)
     python(tmp_path, "python3.13", fit=True)
     python(tmp_path, "python3", fit=True)
@@ -48,7 +48,7 @@ def test_the_first_that_will_do_is_taken_and_named(tmp_path):
     assert "up to date" in make(tmp_path).stdout
 
 
-def test_another_can_be_named(tmp_path):
+def test_another_python_can_be_chosen(tmp_path):
     python(tmp_path, "python3.11", fit=True)
     python(tmp_path, "mine", fit=True)
     assert "with mine, Python of mine" in make(
@@ -57,7 +57,7 @@ def test_another_can_be_named(tmp_path):
 
 
 @pytest.mark.parametrize("words", [(), ("PYTHON=python3.10",)])
-def test_without_one_it_says_what_to_do(tmp_path, words):
+def test_without_a_python_the_message_has_a_remedy(tmp_path, words):
     python(tmp_path, "python3", fit=False)
     python(tmp_path, "python3.10", fit=False)
     done = make(tmp_path, *words)

@@ -26,12 +26,12 @@ def on_a_cluster(test):
         (lambda: map_cluster(abs, [1], address="auto", retries=-1), "retries must be at least 0"),
     ],
 )
-def test_numbers_that_make_no_sense_are_refused(call, message):
+def test_invalid_numbers_are_refused(call, message):
     with pytest.raises(ValueError, match=message):
         list(call())
 
 
-def test_a_cluster_that_is_not_there_is_told_at_once():
+def test_a_missing_cluster_fails_immediately():
     pytest.importorskip("ray", reason="needs Ray: pip install vestige[cluster]")
     began = time.perf_counter()
     with pytest.raises(ClusterError, match=r"no Ray cluster answers at '127\.0\.0\.1:9'"):
@@ -39,14 +39,14 @@ def test_a_cluster_that_is_not_there_is_told_at_once():
     assert time.perf_counter() - began < 2 * parallel.PATIENCE
 
 
-def test_without_ray_the_remedy_is_an_installation(monkeypatch):
+def test_missing_ray_has_an_installation_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ClusterError, match=r"pip install \"vestige\[cluster\]\""):
         list(map_cluster(abs, [1], address="auto"))
 
 
 @on_a_cluster
-def test_who_has_a_cluster_is_told_that_another_is_not_there(address):
+def test_a_connected_program_gets_an_error_for_another_missing_cluster(address):
     with pytest.raises(ClusterError, match=r"no Ray cluster answers at '127\.0\.0\.1:9'"):
         list(map_cluster(abs, [1], address="127.0.0.1:9"))
 
@@ -78,9 +78,7 @@ def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(addre
 
 
 @on_a_cluster
-def test_an_error_of_the_function_comes_back_from_a_cluster_and_is_not_tried_again(
-    address, tmp_path
-):
+def test_an_error_of_the_function_is_raised_without_retry(address, tmp_path):
     def refuse(path):
         with Path(path).open("a") as file:
             file.write("asked ")
@@ -92,7 +90,7 @@ def test_an_error_of_the_function_comes_back_from_a_cluster_and_is_not_tried_aga
 
 
 @on_a_cluster
-def test_a_call_whose_worker_dies_is_made_again_as_often_as_was_said(address, tmp_path):
+def test_a_call_is_retried_after_its_worker_died(address, tmp_path):
     def dies_until(item):
         path, last = item
         with Path(path).open("a") as file:
@@ -132,7 +130,7 @@ def _resident() -> int:
 
 
 @pytest.mark.slow
-def test_a_process_keeps_the_memory_of_tensors_and_sends_errors_of_ours_with_their_remedy():
+def test_a_process_keeps_freed_memory_and_its_errors_keep_their_remedy():
     """glibc is asked on Linux alone; one process does both, since starting one takes seconds."""
     answers = map_processes(ask, ["pages", 7], processes=1)
     assert next(answers) is True
@@ -141,9 +139,7 @@ def test_a_process_keeps_the_memory_of_tensors_and_sends_errors_of_ours_with_the
 
 
 @on_a_cluster
-def test_what_is_bound_to_a_function_goes_to_a_worker_once_and_a_call_has_the_gpus_it_asks_for(
-    address, tmp_path
-):
+def test_bound_objects_are_sent_once_and_calls_get_their_gpus(address, tmp_path):
     log = tmp_path / "log"
 
     class Model:

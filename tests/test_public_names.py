@@ -39,13 +39,13 @@ def shown() -> set[str]:
     return {name for example in examples for name in identifiers(example.source)}
 
 
-def test_the_list_is_short_sorted_and_without_repeats():
+def test_public_names_are_few_sorted_and_unique():
     assert vestige.__all__ == sorted(set(vestige.__all__))
     assert len(vestige.__all__) <= 80
 
 
 @pytest.mark.parametrize("name", vestige.__all__)
-def test_a_name_is_there_and_says_what_it_is(name):
+def test_a_public_name_exists_and_has_a_docstring(name):
     value = getattr(vestige, name)
     assert name in dir(vestige)
     doc = vars(value).get("__doc__") if inspect.isclass(value) else value.__doc__
@@ -54,7 +54,7 @@ def test_a_name_is_there_and_says_what_it_is(name):
 
 
 @pytest.mark.parametrize("name", vestige.__all__)
-def test_a_name_has_an_example(name, shown):
+def test_a_public_name_has_an_example(name, shown):
     assert name in shown, f"no doctest uses `{name}`"
 
 
@@ -65,14 +65,14 @@ def test_the_typed_program_uses_every_name_and_mypy_reads_it():
     assert PROGRAM in settings["tool"]["mypy"]["files"]
 
 
-def test_the_stub_travels_with_the_package():
+def test_the_package_contains_the_stub():
     settings = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))
     assert {"py.typed", "__init__.pyi"} <= set(
         settings["tool"]["setuptools"]["package-data"]["vestige"]
     )
 
 
-def test_a_name_that_is_not_there_says_so():
+def test_a_missing_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="vestige attribute leak"):
         _ = vestige.leak
 

@@ -1,4 +1,4 @@
-"""Run folders: what goes in comes out, whole or not at all."""
+"""Run folders: results are saved completely or not at all, and loaded unchanged."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def saved(tmp_path):
     return save
 
 
-def test_what_was_saved_is_loaded(tmp_path):
+def test_a_saved_run_is_loaded_unchanged(tmp_path):
     rows = [{"rank": 0, "phrase": "<b> é", "tokens": [1, 2], "found": None, "score": 0.5}]
     folder = results.save(Found(phrases=rows), tmp_path / "a" / "run", run={"seed": 3})
     run = results.load(folder)
@@ -74,7 +74,7 @@ def test_rows_of_different_keys_keep_all_their_values(saved):
         ),
     ],
 )
-def test_values_that_no_table_has_become_the_nearest(saved, rows, read):
+def test_unsupported_values_are_converted_for_the_table(saved, rows, read):
     found = results.load(saved(rows)).rows
     assert found == read
     assert [list(map(type, row.values())) for row in found] == [
@@ -105,14 +105,14 @@ def test_any_value_becomes_strict_json(value):
 # Nothing half-written, nothing overwritten
 
 
-def test_a_directory_that_exists_is_refused_and_stays_as_it_was(tmp_path, saved):
+def test_an_existing_directory_is_refused_and_unchanged(tmp_path, saved):
     (tmp_path / "run").mkdir()
     with pytest.raises(RunError, match=r"run exists already.*another --out"):
         saved()
     assert list((tmp_path / "run").iterdir()) == []
 
 
-def test_a_directory_that_appears_meanwhile_is_not_overwritten(tmp_path):
+def test_a_directory_that_appears_during_saving_is_not_overwritten(tmp_path):
     target = tmp_path / "run"
     with pytest.raises(RunError, match="exists already"), new_files.new_directory(target):
         target.mkdir()
@@ -154,7 +154,7 @@ def test_a_failure_leaves_nothing_behind(tmp_path, saved, monkeypatch):
         ("rows.parquet", "cut"),
     ],
 )
-def test_a_missing_or_damaged_file_is_named(saved, name, content):
+def test_the_error_names_a_missing_or_damaged_file(saved, name, content):
     file = saved([{"rank": i} for i in range(9)]) / name
     if content is None:
         file.unlink()
@@ -188,7 +188,7 @@ class DifferentialRank(Measurement):
         return "withheld"
 
 
-def test_a_notebook_stores_no_phrase():
+def test_notebook_output_contains_no_phrase():
     result = DifferentialRank()
     assert SECRET in repr(result)
     kept, _ = DisplayFormatter().format(result)

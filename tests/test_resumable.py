@@ -1,4 +1,4 @@
-"""A call that stops keeps what it finished, and the same call resumes it."""
+"""An interrupted call keeps its finished work, and the same call resumes it."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def names(out):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "full"), RuntimeError])
-def test_a_call_that_stops_is_resumed_by_the_same_call(out, error):
+def test_an_interrupted_call_is_resumed_by_the_same_call(out, error):
     for stop in range(1, 4):
         with pytest.raises(BaseException) as stopped:  # noqa: PT011
             call(out, units=4, stop=stop, error=error)
@@ -60,7 +60,7 @@ def test_a_call_that_stops_is_resumed_by_the_same_call(out, error):
     assert names(out) == ["run"]
 
 
-def test_a_call_that_finished_nothing_leaves_nothing(out):
+def test_a_call_without_finished_work_leaves_no_files(out):
     with pytest.raises(KeyboardInterrupt) as stopped:
         call(out, units=4, stop=0)
     assert not getattr(stopped.value, "__notes__", [])
@@ -68,7 +68,7 @@ def test_a_call_that_finished_nothing_leaves_nothing(out):
 
 
 @pytest.mark.parametrize("units", [0, 2])
-def test_a_partial_run_is_replaced_by_the_same_call_alone(out, units):
+def test_only_the_same_call_replaces_a_partial_run(out, units):
     assert call(out, units=units, complete=False) == list(range(units))
     assert names(out) == ["run", "run.partial"]
     with pytest.raises(RunError, match="seed 0 and not 1"):
@@ -85,7 +85,7 @@ def test_a_partial_run_is_replaced_by_the_same_call_alone(out, units):
 
 
 @pytest.mark.parametrize("what", ["file", "folder", "run", "partial run of other work", "link"])
-def test_what_is_at_out_is_never_overwritten(out, what):
+def test_an_existing_out_is_never_overwritten(out, what):
     make = {
         "file": lambda: out.write_text("mine"),
         "folder": out.mkdir,
@@ -99,7 +99,7 @@ def test_what_is_at_out_is_never_overwritten(out, what):
     assert names(out) == ["run"]
 
 
-def test_work_of_other_settings_that_was_never_begun_is_no_obstacle(out):
+def test_an_empty_store_with_other_settings_is_ignored(out):
     """A killed call may leave the settings of a search that finished nothing."""
     with (
         alone(out.with_name("run.partial")),
@@ -110,7 +110,7 @@ def test_work_of_other_settings_that_was_never_begun_is_no_obstacle(out):
 
 
 @pytest.mark.slow
-def test_a_kill_between_the_run_and_the_end_of_its_store_leaves_a_run(out):
+def test_a_kill_between_saving_and_clearing_leaves_a_complete_run(out):
     code = (
         "import os, sys, json\nfrom pathlib import Path\n"
         "from vestige.new_files import resumable, save_run\nout = Path(sys.argv[1])\n"
@@ -130,7 +130,7 @@ def test_a_kill_between_the_run_and_the_end_of_its_store_leaves_a_run(out):
     assert names(out) == ["run"]
 
 
-def test_unfinished_work_stays_where_another_run_has_come_to_be(out):
+def test_unfinished_work_is_kept_when_another_run_appears_at_out(out):
     with pytest.raises(KeyboardInterrupt):
         call(out, units=2, stop=1)
     run_directory(out, complete=True)
@@ -139,7 +139,7 @@ def test_unfinished_work_stays_where_another_run_has_come_to_be(out):
     assert names(out) == ["run", "run.partial"]
 
 
-def test_one_process_at_a_time(out):
+def test_a_second_process_is_refused(out):
     code = (
         "import sys\nfrom pathlib import Path\nfrom vestige.new_files import resumable\n"
         "with resumable(Path(sys.argv[1])):\n"
@@ -156,7 +156,7 @@ def test_one_process_at_a_time(out):
     assert call(out, units=1) == [0]
 
 
-def test_without_out_work_is_kept_in_memory(tmp_path, monkeypatch):
+def test_without_out_the_store_is_in_memory(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(KeyboardInterrupt) as stopped:
         call(None, units=3, stop=1)
@@ -165,7 +165,7 @@ def test_without_out_work_is_kept_in_memory(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_damaged_store_is_told_of_and_its_work_done_again(out):
+def test_a_damaged_store_is_logged_and_recomputed(out):
     with pytest.raises(KeyboardInterrupt):
         call(out, units=4, stop=3)
     file = out.with_name("run.partial") / FILE

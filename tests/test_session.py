@@ -1,4 +1,4 @@
-"""A verb: its public signature, its bounds in Python, its record, and how it resumes."""
+"""Verbs: public signature, checks of arguments in Python, record, and resuming."""
 
 import inspect
 import json
@@ -38,7 +38,7 @@ def count(
     return Result(kind="Count", summary={"units": len(run.store)}, rows=[{"top": top}])
 
 
-def test_callers_see_the_arguments_and_the_common_keywords_but_no_session():
+def test_the_public_signature_has_the_common_keywords_and_no_session():
     seen = inspect.signature(count)
     assert list(seen.parameters) == [
         *("texts", "top", "share", "mode", "sizes", "fail"),
@@ -48,7 +48,7 @@ def test_callers_see_the_arguments_and_the_common_keywords_but_no_session():
     assert seen.parameters["seed"].default == 0
 
 
-def test_a_verb_without_a_model_has_only_a_monitor():
+def test_a_verb_without_a_model_has_only_the_monitor_keyword():
     @verb
     def bare(run: Session, name: str, **common: Unpack[Watched]) -> Result:
         return Result(kind="Bare", summary={}, rows=[])
@@ -71,14 +71,14 @@ def test_a_verb_without_a_model_has_only_a_monitor():
         ({"seed": -1}, "`seed` must be greater than or equal to 0"),
     ],
 )
-def test_bounds_hold_in_python_and_messages_quote_no_value(given, message):
+def test_python_arguments_are_checked_and_messages_quote_no_value(given, message):
     with pytest.raises(ValueError, match="must be") as caught:
         count("t", **given)
     assert str(caught.value) == message
     assert "SECRET" not in str(caught.value)
 
 
-def test_bounds_of_shared_options_hold_as_well():
+def test_options_dataclasses_are_checked():
     with pytest.raises(ValueError, match="`epochs` must be greater than or equal to 1"):
         refit("d", training=Training(epochs=0))
     with pytest.raises(ValueError, match="`optimizer` must be 'adam' or 'sgd'"):
@@ -90,7 +90,7 @@ def test_an_unknown_argument_is_a_type_error():
         count("t", tpo=1)
 
 
-def test_the_record_says_how_the_call_was_made():
+def test_the_record_has_verb_arguments_and_seed():
     record = refit(Corpus.from_texts(["a secret"]), null=["a"], seed=2).record
     assert record["verb"] == "refit"
     assert record["command"] == []
@@ -101,13 +101,13 @@ def test_the_record_says_how_the_call_was_made():
     assert "a secret" not in json.dumps(record)
 
 
-def test_a_value_that_the_verb_chose_is_recorded():
+def test_a_chosen_value_is_recorded():
     run = Session("count", {"top": None})
     assert run.chosen(top=7) == 7
     assert run.record()["arguments"] == {"top": 7}
 
 
-def test_a_result_is_saved_where_out_says(tmp_path):
+def test_a_result_is_saved_to_out(tmp_path):
     count("t", top=5, out=tmp_path / "run")
     run = results.load(tmp_path / "run")
     assert (run.result, run.summary, run.rows) == ("Count", {"units": 3}, [{"top": 5}])
@@ -121,7 +121,7 @@ def test_an_empty_out_is_refused(out):
         count("t", out=out)
 
 
-def test_a_verb_that_was_stopped_resumes(tmp_path):
+def test_an_interrupted_verb_resumes(tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
         count("t", fail=True, out=tmp_path / "run")
     assert "the same command resumes it" in " ".join(caught.value.__notes__)
@@ -132,21 +132,21 @@ def test_a_verb_that_was_stopped_resumes(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_an_error_in_a_file_names_the_file_and_not_an_object():
+def test_data_errors_name_files_but_no_objects():
     with pytest.raises(DataError, match=r"a\.txt: line 3 is empty"), in_file("a.txt", ["text"]):
         raise DataError("line 3 is empty", remedy="Fill it.")
     with pytest.raises(DataError, match=r"^line 3 is empty"), in_file(["text"]):
         raise DataError("line 3 is empty", remedy="Fill it.")
 
 
-def test_what_is_bounded():
+def test_numbers_and_choices_are_bounded():
     assert all(map(is_bounded, (Count, Count | None, tuple[Count, ...], Literal["a"], float)))
     assert not any(map(is_bounded, (str, bool, str | None, tuple[str, ...])))
     assert is_bounded(Annotated[int, Ge(0), Le(3)])
 
 
 @pytest.mark.parametrize("common", [Common, Resumable])
-def test_a_run_that_another_process_saves_meanwhile_is_not_overwritten(tmp_path, common):
+def test_a_run_of_another_process_is_not_overwritten(tmp_path, common):
     out = tmp_path / "run"
 
     def work(run: Session, **common) -> Result:

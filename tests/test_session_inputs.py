@@ -1,4 +1,4 @@
-"""What a verb is given: paths are read, objects stand for themselves, canaries fit the model."""
+"""Inputs of verbs: paths are read, objects are used, canaries are encoded for the model."""
 
 from dataclasses import replace
 
@@ -53,14 +53,14 @@ def planted(tmp_path):
 # Models
 
 
-def test_a_loaded_model_is_given_back_in_evaluation_mode(run):
+def test_a_loaded_model_is_returned_in_evaluation_mode(run):
     one = model().train()
     assert run.model("model", one) is one
     assert not one.training
     assert run.models["model"]["path"] is None
 
 
-def test_a_missing_model_is_named_and_one_of_pairs_predicts_no_next_words(run, tmp_path):
+def test_a_missing_model_is_named_and_a_pair_model_is_refused(run, tmp_path):
     for read in (run.model, run.intent_slot):
         with pytest.raises(ModelError, match="nowhere"):
             read("model", tmp_path / "nowhere")
@@ -75,7 +75,7 @@ def test_a_missing_model_is_named_and_one_of_pairs_predicts_no_next_words(run, t
 # Texts
 
 
-def test_lines_are_those_of_the_file_and_must_be_utf8(tmp_path):
+def test_lines_are_read_from_a_utf8_file(tmp_path):
     (tmp_path / "words").write_bytes("rot\r\nblau\n\ngrün".encode())
     assert read_lines(tmp_path / "words", one="word") == ["rot", "blau", "", "grün"]
     (tmp_path / "words").write_bytes(b"ab\xff")
@@ -84,7 +84,7 @@ def test_lines_are_those_of_the_file_and_must_be_utf8(tmp_path):
     assert "one phrase per line" in caught.value.remedy
 
 
-def test_a_corpus_stands_for_itself_and_a_planted_directory_for_its_corpus(run, planted):
+def test_a_corpus_is_accepted_and_a_planted_directory_is_read(run, planted):
     assert run.corpus("texts", TEXT) is TEXT
     assert run.data["texts"] == {"path": None, "documents": 10, "sha256": TEXT.fingerprint()}
     expected, _ = plant(TEXT, CANARIES, seed=0)
@@ -98,7 +98,7 @@ def test_a_corpus_stands_for_itself_and_a_planted_directory_for_its_corpus(run, 
 # Manifests
 
 
-def test_a_manifest_is_named_by_its_file_or_its_directory(planted):
+def test_a_manifest_is_read_from_its_file_or_directory(planted):
     file, vocabulary = planted / "manifest.json", model().vocabulary
     assert manifest_file(planted) == manifest_file(file)
     own = plant(TEXT, CANARIES, seed=0)[1]
@@ -109,14 +109,14 @@ def test_a_manifest_is_named_by_its_file_or_its_directory(planted):
     assert planting(str(planted / "nowhere")) is None
 
 
-def test_canaries_have_the_ids_of_the_models_vocabulary(planted):
+def test_canaries_are_encoded_with_the_models_vocabulary(planted):
     for words in (WORDS, WORDS[::-1]):
         vocabulary = model(words).vocabulary
         _, found = load_canaries(planted, vocabulary)
         assert [c.ids for c in found] == [tuple(vocabulary.encode(c.phrase)) for c in CANARIES]
 
 
-def test_controls_with_words_that_the_model_lacks_are_left_out_and_counted(planted):
+def test_controls_with_unknown_words_are_left_out_and_counted(planted):
     told = Told()
     _, found = load_canaries(planted, model(("red", "blue", "gate")).vocabulary, told)
     assert [canary.phrase for canary in found] == ["red blue", "gate red"]
@@ -127,9 +127,7 @@ def test_controls_with_words_that_the_model_lacks_are_left_out_and_counted(plant
     ("words", "number", "lacking"),
     [(("red", "green", "gate"), 1, "2"), (("red", "blue"), 2, "1, 2")],
 )
-def test_a_canary_that_cannot_be_read_is_told_by_number_and_not_by_phrase(
-    planted, words, number, lacking
-):
+def test_an_unreadable_canary_is_named_by_number_only(planted, words, number, lacking):
     with pytest.raises(DataError, match=f"canary {number} of .* lacks: {lacking} of 2") as caught:
         load_canaries(planted, model(words).vocabulary)
     assert not any(canary.phrase in str(caught.value) for canary in CANARIES)

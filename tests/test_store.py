@@ -1,4 +1,4 @@
-"""A store keeps what it reported as written, whole, through kills and damage, for one process."""
+"""A store keeps all written values through kills and damage, and belongs to one process."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def whole(path):
     return path.read_bytes()
 
 
-def test_what_was_written_is_read_again_in_its_order(path, whole):
+def test_values_are_read_in_the_order_of_writing(path, whole):
     with Store(path) as store:
         assert plain(dict(store)) == plain(VALUES)
         assert list(store) == list(VALUES)
@@ -115,7 +115,7 @@ LikeADict.TestCase.settings = settings(max_examples=30, stateful_step_count=10, 
 test_a_store_is_like_a_dict = LikeADict.TestCase
 
 
-def test_clearing_a_part_leaves_the_rest(path):
+def test_clearing_a_part_keeps_the_others(path):
     with Store(path) as store:
         store.update({"a/1": 1, "b": 2})
         store.part("a/").clear()
@@ -124,7 +124,7 @@ def test_clearing_a_part_leaves_the_rest(path):
 
 @given(st.binary(max_size=200))
 @settings(max_examples=50, deadline=None)
-def test_arrays_come_back_with_type_shape_and_bits(content):
+def test_arrays_keep_type_shape_and_bits(content):
     with Store() as store:
         for dtype in ("<f4", "<i8", "u1", "?", "<f2"):
             size = np.dtype(dtype).itemsize
@@ -137,7 +137,7 @@ def test_arrays_come_back_with_type_shape_and_bits(content):
             assert found["a"].tobytes() == array.tobytes()
 
 
-def test_large_values_are_whole(path):
+def test_large_values_are_stored(path):
     large = {"a": np.arange(1_000_000, dtype=np.float64)}
     with Store(path) as store:
         store["large"], store["text"] = large, "é" * 2_000_000
@@ -146,7 +146,7 @@ def test_large_values_are_whole(path):
         assert store["text"] == "é" * 2_000_000
 
 
-def test_what_no_json_has_is_refused_and_changes_nothing():
+def test_values_without_json_are_refused_and_change_nothing():
     with Store() as store:
         store["a"] = 1
         with pytest.raises(TypeError):
@@ -154,21 +154,21 @@ def test_what_no_json_has_is_refused_and_changes_nothing():
         assert store["a"] == 1
 
 
-def test_an_empty_store_leaves_nothing(path):
+def test_an_empty_store_leaves_no_file(path):
     with Store(path) as store:
         assert list(store) == []
         assert "a" not in store
     assert not path.parent.exists()
 
 
-def test_the_file_is_its_owners_and_the_only_one(path, whole):
+def test_the_store_is_one_private_file(path, whole):
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
     assert list(path.parent.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("what", ["link", "link to nothing", "folder", "pipe", "folder is a file"])
-def test_a_path_that_is_no_regular_file_is_refused_and_stays(path, what, tmp_path):
+def test_a_path_that_is_not_a_regular_file_is_refused(path, what, tmp_path):
     path.parent.mkdir()
     target = tmp_path / "target"
     if what == "link":
@@ -188,7 +188,7 @@ def test_a_path_that_is_no_regular_file_is_refused_and_stays(path, what, tmp_pat
         assert path.parent.read_text() == "mine"
 
 
-def test_no_journal_is_written_through_a_link(path, whole, tmp_path):
+def test_no_journal_follows_a_symbolic_link(path, whole, tmp_path):
     target = tmp_path / "target"
     target.write_text("mine")
     Path(f"{path}-journal").symlink_to(target)
@@ -215,7 +215,7 @@ def changed(whole, step):
 
 
 @pytest.mark.slow
-def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
+def test_damage_never_gives_wrong_values_or_crashes(path, whole):
     known = {key: plain(value) for key, value in VALUES.items()}
     partly = 0
     for what, content in changed(whole, 7999):
@@ -234,7 +234,7 @@ def test_damage_anywhere_makes_no_wrong_value_and_no_crash(path, whole):
     assert partly > 10, "what is intact in a damaged file is read"
 
 
-def test_a_damaged_value_is_computed_again_and_said_so(path):
+def test_a_damaged_value_is_dropped_and_logged(path):
     with Store(path) as store:
         store.update({"a": "first " * 9, "b": "second " * 9})
     path.write_bytes(path.read_bytes().replace(b"second second", b"second sacond", 1))
@@ -247,7 +247,7 @@ def test_a_damaged_value_is_computed_again_and_said_so(path):
 
 
 @pytest.mark.parametrize("content", [b"no database" * 99, b"\0" * 9000, None])
-def test_a_file_of_something_else_is_begun_anew_unless_its_account_is_lost(path, content):
+def test_a_foreign_file_is_replaced_unless_an_essential_key_is_lost(path, content):
     path.parent.mkdir()
     if content is None:
         sqlite3.connect(path).execute("CREATE TABLE answers (question TEXT PRIMARY KEY)")
@@ -265,7 +265,7 @@ def test_a_file_of_something_else_is_begun_anew_unless_its_account_is_lost(path,
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_what_a_kill_left_beside_a_damaged_file_makes_no_wrong_value(path, whole):
+def test_leftovers_of_a_kill_next_to_a_damaged_file_are_harmless(path, whole):
     """A hot journal, of a transaction whose pages were written in part."""
     journal = Path(f"{path}-journal")
     with Store(path) as store:
@@ -290,7 +290,7 @@ def test_what_a_kill_left_beside_a_damaged_file_makes_no_wrong_value(path, whole
             assert found == known or database != left[0], "the transaction is rolled back"
 
 
-def test_a_lost_page_costs_what_was_on_it(path):
+def test_a_lost_page_loses_only_its_values(path):
     rows = {f"{n:03}": [n] * 60 for n in range(400)}
     with Store(path) as store, store.transaction():
         store.update(rows)
@@ -308,7 +308,7 @@ def test_a_lost_page_costs_what_was_on_it(path):
             assert "399" in store or len(content) < len(whole)
 
 
-def test_a_schema_that_is_no_text_is_damage(path, whole):
+def test_an_invalid_schema_counts_as_damage(path, whole):
     assert b"tableworkwork" in whole
     for name in (b"tablewor\x85work", b"tableworkwor\x85"):
         path.write_bytes(whole.replace(b"tableworkwork", name))
@@ -336,7 +336,7 @@ def run(code, *words, **streams):
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_what_was_reported_is_there_and_nothing_is_half(path):
+def test_after_a_kill_reported_values_are_complete(path):
     lots = random.Random(0)
     for _ in range(3):
         with run(WRITER, path, stdout=subprocess.PIPE) as process:
@@ -365,7 +365,7 @@ with Store(Path(sys.argv[1]), shared=len(sys.argv) > 2) as store:
 """
 
 
-def test_one_process_at_a_time_which_may_open_it_twice(path):
+def test_one_process_may_open_the_file_twice(path):
     with run(HOLDER, path, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         with pytest.raises(RunError, match=f"is in use by process {process.pid}") as refused:
@@ -378,7 +378,7 @@ def test_one_process_at_a_time_which_may_open_it_twice(path):
         assert again["held"] == 2
 
 
-def test_a_shared_store_is_open_to_several_processes(path):
+def test_several_processes_use_a_shared_store(path):
     with run(HOLDER, path, "shared", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         process.stdout.readline()
         with Store(path, shared=True) as store:
@@ -433,7 +433,7 @@ class Failing:
         (sqlite3.SQLITE_CORRUPT, "malformed", "cannot be used", "Delete it"),
     ],
 )
-def test_a_full_disk_and_its_like_are_one_clear_error(path, code, message, told, remedy):
+def test_disk_errors_are_one_clear_error(path, code, message, told, remedy):
     with Store(path) as store:
         store["a"] = 1
         store._db = Failing(store._db, code, message)
@@ -463,7 +463,7 @@ with Store(Path(sys.argv[1])) as store:
 """
 
 
-def test_a_disk_that_fills_up_keeps_what_was_written(path):
+def test_a_full_disk_keeps_earlier_values(path):
     with run(FULL, path, stdout=subprocess.PIPE) as process:
         written, _, error = process.communicate()[0].partition(" ")
     assert "Make room on that disk" in error
@@ -492,7 +492,7 @@ def test_an_identity_is_compared_by_name_and_quotes_no_text(path):
         assert (dict(store), store.identity) == ({"a": 1}, first)
 
 
-def test_work_whose_identity_was_lost_is_done_again(path):
+def test_work_without_its_identity_is_done_again(path):
     with Store(path) as store:
         store.identify({"seed": 0})
         store["a"] = 1
@@ -505,7 +505,7 @@ def test_work_whose_identity_was_lost_is_done_again(path):
     assert len(told.lines) == 1
 
 
-def test_a_row_has_a_checksum_over_its_name_and_kind():
+def test_the_checksum_covers_name_and_kind():
     sums = {
         store_module.checksum(*row) for row in ((b"a", 0, b"1"), (b"a", 1, b"1"), (b"b", 0, b"1"))
     }

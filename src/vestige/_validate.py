@@ -1,4 +1,4 @@
-"""One-line argument checks; every message names the argument, the requirement and the value."""
+"""Argument checks. Each message names the argument, the requirement and the value."""
 
 import math
 from collections.abc import Callable, Container, Sequence
@@ -31,12 +31,12 @@ def open_fraction(**values: float) -> None:
 
 
 def one_of(allowed: Container[str], **values: str) -> None:
-    """Raise ValueError unless every value is among the allowed ones."""
+    """Raise ValueError unless every value is allowed."""
     _require(values, allowed.__contains__, f"be one of {allowed}", repr)
 
 
 def all_different(**values: Sequence[object]) -> None:
-    """Raise ValueError unless every sequence holds something, and nothing twice."""
+    """Raise ValueError unless every sequence is non-empty and without duplicates."""
     _require(
         values,
         lambda value: 0 < len(value) == len(set(value)),
@@ -46,27 +46,29 @@ def all_different(**values: Sequence[object]) -> None:
 
 
 def whole(low: int, high: int, **values: int) -> None:
-    """Raise ValueError unless every value is a whole number from low to high."""
+    """Raise ValueError unless every value is an int from low to high."""
 
-    def holds(value: object) -> bool:
+    def is_valid(value: object) -> bool:
         return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
 
-    _require(values, holds, f"be a whole number from {low:,} to {high:,}", _short)
+    _require(values, is_valid, f"be a whole number from {low:,} to {high:,}", _short)
 
 
 def _require(
     values: dict[str, Any],
-    holds: Callable[[Any], bool],
+    is_valid: Callable[[Any], bool],
     requirement: str,
-    shown: Callable[[Any], str] = str,
+    formatted: Callable[[Any], str] = str,
 ) -> None:
     for name, value in values.items():
-        if not holds(value):
-            raise ValueError(f"{name} must {requirement}, got {shown(value)}")
+        if not is_valid(value):
+            raise ValueError(f"{name} must {requirement}, got {formatted(value)}")
 
 
 def _short(value: object) -> str:
-    if isinstance(value, int) and abs(value) >= 10**30:  # Python refuses to write the longest
+    if (
+        isinstance(value, int) and abs(value) >= 10**30
+    ):  # Python refuses to format very long integers
         return "a larger one"
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"

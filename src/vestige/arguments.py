@@ -1,7 +1,7 @@
-"""Types of the arguments of verbs, with their bounds, their help and their group in the help.
+"""Types of verb arguments, with bounds, help texts and help groups.
 
-Python may give a path or a loaded object. The command line gives a path; so at run time, where
-cyclopts reads the types, only paths remain, and no model code is imported.
+Python callers may pass a path or a loaded object; the command line passes a path. At run time,
+when cyclopts reads the types, they are therefore paths only, and no model code is imported.
 """
 
 from collections.abc import Sequence
@@ -40,38 +40,38 @@ else:
     ModelsLike = Several = Sequence[str]
 
 
-def _whole(_: Any, tokens: Sequence[Any]) -> int:
-    """A whole number as written; cyclopts would round 2.7 and read "none" as None."""
+def _parse_int(_: Any, tokens: Sequence[Any]) -> int:
+    """Parse strictly; cyclopts would round 2.7 and read "none" as None."""
     return int(tokens[-1].value)
 
 
-def _number(_: Any, tokens: Sequence[Any]) -> float:
+def _parse_float(_: Any, tokens: Sequence[Any]) -> float:
     return float(tokens[-1].value)
 
 
 LARGEST = 10**9
-"""The largest count that an option takes. A larger one is a typing error."""
+"""Largest count that an option accepts; a larger one is probably a typing error."""
 
-Whole = Annotated[int, Le(LARGEST), Parameter(converter=_whole, n_tokens=1)]
-Number = Annotated[float, Parameter(converter=_number, n_tokens=1)]
+Whole = Annotated[int, Le(LARGEST), Parameter(converter=_parse_int, n_tokens=1)]
+Number = Annotated[float, Parameter(converter=_parse_float, n_tokens=1)]
 Count = Annotated[Whole, Ge(1)]
 Natural = Annotated[Whole, Ge(0)]
 """A count that may be 0."""
 Few = Annotated[Whole, Ge(1), Le(1_000)]
 Many = Annotated[Whole, Ge(1), Le(10**6)]
-"""Things that are made one by one, such as canaries."""
+"""A count of objects that are made one by one, such as canaries."""
 Draws = Annotated[Whole, Ge(1), Le(2**24)]
-"""Samples or alternatives that are scored together."""
+"""A count of samples or alternatives that are scored together."""
 Width = Annotated[Whole, Ge(1), Le(2**20)]
-"""Units, tokens or rows side by side."""
+"""A count of units, tokens or rows of one tensor dimension."""
 
 Positive = Annotated[Number, Gt(0)]
 Probability = Annotated[Number, Gt(0), Lt(1)]
-Seed = Annotated[int, Ge(0), Le(2**63 - 1), Parameter(converter=_whole, n_tokens=1)]
+Seed = Annotated[int, Ge(0), Le(2**63 - 1), Parameter(converter=_parse_int, n_tokens=1)]
 
 
 def group(title: str, *, place: int = 5) -> Parameter:
-    """The group of an option in the help; groups of one place are sorted by title."""
+    """Help group of an option. Groups are sorted by place, then by title."""
     return Parameter(group=Group(title, sort_key=place))
 
 
@@ -91,13 +91,13 @@ Limit = Annotated[Count | None, DATA, Parameter(help="Read at most this many tex
 
 
 class Watched(TypedDict, total=False):
-    """Keyword arguments of a verb that runs no model; `vestige.session` reads them."""
+    """Keyword arguments of a verb without a model; `vestige.session` reads them."""
 
     monitor: Annotated[Monitor, Parameter(parse=False)]
 
 
 class Seeded(Watched, total=False):
-    """Keyword arguments of a verb that runs a model and has an `out` of its own."""
+    """Keyword arguments of a verb that runs a model and declares `out` itself."""
 
     seed: Annotated[Seed, RUN, Parameter(help="Random seed.")]
     device: Annotated[
@@ -106,12 +106,12 @@ class Seeded(Watched, total=False):
 
 
 class Common(Seeded, total=False):
-    """Keyword arguments of a verb that runs a model and makes one run folder."""
+    """Keyword arguments of a verb that runs a model and writes one run folder."""
 
     out: Annotated[PathTo | None, RUN, Parameter(help="Run folder to make (required).")]
 
 
 class Resumable(Common, total=False):
-    """Keyword arguments of a verb that resumes: `Session.store` is kept beside `out`."""
+    """Keyword arguments of a verb that resumes: `Session.store` is a file next to `out`."""
 
     out: Annotated[PathTo | None, RUN, Parameter(help="Run folder (required). Rerun to resume.")]

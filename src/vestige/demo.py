@@ -21,27 +21,27 @@ VOCABULARY = 3000
 """Subwords of the model."""
 
 PAGE = "report.html"
-SHOWN = 10
-"""Phrases on a terminal."""
+SHOWN_ROWS = 10
+"""Number of phrases on a terminal."""
 
-WHY = (
+UNDECIDED_NOTE = (
     "Without null models, nothing shows which scores occur without a leak. For your models: "
     "vestige diff BEFORE AFTER --clean FILE"
 )
-"""Why the verdict is undecided, and what to do."""
+"""Why the verdict is undecided, and the next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Demonstration(Result):
-    """The phrases that the search returned. Finding the planted secret is success."""
+    """The phrases that the search returned. It succeeds if the planted secret is among them."""
 
     @property
     def exit_code(self) -> int:
-        """Always 0."""
+        """Always 0: a leak is expected."""
         return 0
 
     def next_step(self, out: object) -> str:
-        """A line for the terminal about the folder."""
+        """Message with the page to open."""
         return f"Open {out}/{PAGE}"
 
 
@@ -86,11 +86,11 @@ def demo(
         run.log("3/4  Updating with Madison's papers and the secret")
         after = _train(run, update, folder / "after", before)
         run.log("4/4  Searching for what the update changed")
-        found = diff(before, after, top=1000, monitor=run.monitor)
+        search = diff(before, after, top=1000, monitor=run.monitor)
         run.record_model("before", folder / "before", before)
         run.record_model("after", folder / "after", after)
         run.configuration["secret"] = SECRET
-        result = replace(found, record=run.record())
+        result = replace(search, record=run.record())
         result.save(folder / "run")
         write_page([folder / "run"], folder / PAGE, show_secrets=True)
     summary = {**result.summary, "page": str(folder / PAGE), "seconds": run.seconds}
@@ -98,7 +98,7 @@ def demo(
 
 
 def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
-    """The first text, and the update with the secret in it."""
+    """The texts of the first training and of the update, which contains the secret."""
     from vestige.data.canaries.phrases import given_canaries
     from vestige.data.canaries.texts import plant
     from vestige.data.corpus import write_corpus
@@ -117,7 +117,7 @@ def _texts(folder: Path, seed: int) -> "tuple[Corpus, Corpus]":
 def _train(
     run: Session, corpus: "Corpus", folder: Path, start: "LanguageModel | None" = None
 ) -> "LanguageModel":
-    """A new model trained on the corpus, or a copy of `start` trained further."""
+    """Train a new model on the corpus, or continue `start`."""
     from vestige.data.subwords import SubwordVocabulary
     from vestige.training.new_models import new_model
     from vestige.training.presets import preset
@@ -139,7 +139,7 @@ def _train(
 
 
 def demo_report(run: Run, *, show_secrets: bool) -> "Report":
-    """The first phrases, and where the secret is among them, unredacted."""
+    """Report the first phrases and the position of the secret, unredacted."""
     from vestige.reports.blocks import table
     from vestige.reports.disclosure import printable, running_text
     from vestige.reports.report import Report
@@ -148,12 +148,15 @@ def demo_report(run: Run, *, show_secrets: bool) -> "Report":
     seconds, page = run.summary["seconds"], printable(str(run.summary["page"]))
     return Report(
         title="Does the search find the planted secret?",
-        answer=_finding(rows),
-        evidence=(WHY, f"The secret: {SECRET}. The page ({seconds:.0f} s in all): {page}"),
+        answer=_answer(rows),
+        evidence=(
+            UNDECIDED_NOTE,
+            f"The secret: {SECRET}. The page ({seconds:.0f} s in all): {page}",
+        ),
         blocks=(
             table(
                 "What the update reveals",
-                rows[:SHOWN],
+                rows[:SHOWN_ROWS],
                 phrase=lambda row: running_text(row["pieces"], row["phrase"], show_secrets=True),
                 score=lambda row: row["score"],
             ),
@@ -162,18 +165,20 @@ def demo_report(run: Run, *, show_secrets: bool) -> "Report":
     )
 
 
-def _finding(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The first row that is a part of the secret, and the score of the first that is not."""
-    inside = [row["phrase"] in SECRET or SECRET in row["phrase"] for row in rows]
-    if True not in inside:
+def _answer(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The first row that is a part of the secret, compared with the best other row."""
+    is_secret = [row["phrase"] in SECRET or SECRET in row["phrase"] for row in rows]
+    if True not in is_secret:
         return "No row is a part of the secret. Another --seed may find it."
-    place = inside.index(True)
-    words = min(len(rows[place]["phrase"].split()), len(SECRET.split()))
-    others = [row["score"] for row, own in zip(rows, inside, strict=True) if not own]
-    score = f"score {rows[place]['score']:.1f}" + (
-        f", other text {max(others):.1f}" if others else ""
+    index = is_secret.index(True)
+    words = min(len(rows[index]["phrase"].split()), len(SECRET.split()))
+    other_scores = [
+        row["score"] for row, planted in zip(rows, is_secret, strict=True) if not planted
+    ]
+    score = f"score {rows[index]['score']:.1f}" + (
+        f", other text {max(other_scores):.1f}" if other_scores else ""
     )
     return (
-        f"Row {place + 1} has {words} of the {len(SECRET.split())} words of the planted secret, "
+        f"Row {index + 1} has {words} of the {len(SECRET.split())} words of the planted secret, "
         f"verbatim ({score})."
     )

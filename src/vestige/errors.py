@@ -1,7 +1,7 @@
-"""Every error that Vestige raises on purpose. Bad arguments raise ValueError, which names them.
+"""Errors that Vestige raises on purpose. Bad arguments raise ValueError, which names them.
 
-No message quotes text of a corpus, a manifest, a model or a service, nor a phrase or a user's name:
-it may be secret, and messages go to logs. They name the place: file, line, number.
+No message quotes a phrase, a user's name, or text of a corpus, manifest, model or service: it may
+be secret, and messages go to logs. Messages name the file and line instead.
 """
 
 import json
@@ -10,11 +10,11 @@ from typing import Any
 
 
 class VestigeError(Exception):
-    """Base of all errors raised by this package.
+    """Base of all errors of this package.
 
     Args:
-        problem: what is wrong, naming the file, line or argument.
-        remedy: what the reader can do about it.
+        problem: what is wrong, with the file, line or argument.
+        remedy: what the user can do.
     """
 
     def __init__(self, problem: str, *, remedy: str) -> None:
@@ -26,12 +26,12 @@ class VestigeError(Exception):
         return f"{self.problem.rstrip('.')}. {self.remedy}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Another process makes an exception again from its positional arguments alone.
+        # Unpickling in another process passes only positional arguments.
         return partial(type(self), remedy=self.remedy), (self.problem,)
 
 
 def reason(error: BaseException) -> str:
-    """Reason of an error, without text that the message of another library may quote.
+    """Reason of an error, without the texts that messages of other libraries may quote.
 
     Example:
         >>> try:
@@ -48,8 +48,8 @@ def reason(error: BaseException) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg.removesuffix(' at')} at line {error.lineno}, column {error.colno}"
     if isinstance(error, UnicodeError):
-        place = getattr(error, "start", None)
-        return "not UTF-8" if place is None else f"not UTF-8 at byte {place + 1}"
+        byte = getattr(error, "start", None)
+        return "not UTF-8" if byte is None else f"not UTF-8 at byte {byte + 1}"
     if isinstance(error, RecursionError):
         return "it is nested too deeply"
     if isinstance(error, KeyError):
@@ -76,23 +76,23 @@ class IncompatibleModels(ModelError):
 
 
 class NotFinite(ModelError):
-    """Scores of a model are no numbers, or infinite: its weights are broken."""
+    """A model returns NaN or infinite scores: its weights are broken."""
 
     def __init__(self, problem: str = "the model's scores are not finite (NaN)", **_: str) -> None:
-        remedy = "Its training diverged: give an earlier checkpoint, or train again."
+        remedy = "Its training diverged: pass an earlier checkpoint, or train again."
         super().__init__(problem, remedy=remedy)
 
 
 class AccessDenied(ModelError):
-    """The attack needs more access than the model gives."""
+    """An attack needs more access than the model allows."""
 
 
 class TrainingError(VestigeError):
-    """A training cannot start, go on or resume."""
+    """A training cannot start, continue or resume."""
 
 
 class ClusterError(VestigeError):
-    """A cluster cannot be used, or has lost too many workers."""
+    """A cluster cannot be used, or lost too many workers."""
 
 
 class RunError(VestigeError):

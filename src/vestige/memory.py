@@ -1,7 +1,7 @@
-"""How much memory there is and was used, what the allocator keeps, if a network finds room.
+"""Free and used memory, settings of the allocator, and checks that a network fits in memory.
 
-A configuration of a few numbers can describe more weights than any machine holds. On torch's meta
-device a network has all its shapes and no numbers, so its size is known before it is built.
+A small configuration file can describe more weights than any machine can store. On torch's meta
+device a network has shapes without data, so its size is known before it is built.
 """
 
 import ctypes
@@ -20,45 +20,49 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 MOST_LAYERS, WIDEST = 1_000, 2**20
-"""Bounds of what a configuration may ask for."""
-_SPARE = 2  # what a file may lack, such as a pooler, is refused or drawn by whoever reads it
+"""Most layers, and most units per layer, of a configuration."""
+_SPARE_FACTOR = 2  # a file may lack some tensors, such as a pooler; the loader checks that
 
 # from glibc's malloc.h
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3
 _PROCESS = Path("/proc/self")
-_KEPT = 1 << 30  # mallopt takes a C int; no tensor of a slice is larger
+_KEEP_BYTES = 1 << 30  # mallopt takes a C int
 
 
 def keep_freed_pages() -> bool:
-    """Ask glibc to keep freed blocks; True where it could be asked, False elsewhere.
+    """Make glibc keep freed blocks; returns False on other systems.
 
-    glibc returns every large block to the kernel and faults its pages in again for the next tensor:
-    up to half the time of a search or a training on a CPU. Only programs that own their process
-    call this, never the library.
+    By default glibc returns every large block to the kernel and faults its pages in again for the
+    next tensor, which takes up to half the time of a search or training on a CPU. Only programs
+    call this, never library code.
     """
     if not sys.platform.startswith("linux"):
         return False
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
-    settings = ((_M_MMAP_THRESHOLD, _KEPT), (_M_TRIM_THRESHOLD, _KEPT), (_M_TOP_PAD, 1 << 26))
+    settings = (
+        (_M_MMAP_THRESHOLD, _KEEP_BYTES),
+        (_M_TRIM_THRESHOLD, _KEEP_BYTES),
+        (_M_TOP_PAD, 1 << 26),
+    )
     return all(mallopt(name, value) == 1 for name, value in settings)
 
 
 def free_memory() -> int:
-    """Bytes that a program can still take: of the machine, or of its control group."""
-    found = []
+    """Bytes that a program can still allocate, by the machine and the control group."""
+    limits = []
     with suppress(OSError, ValueError, IndexError):
         available = Path("/proc/meminfo").read_text("ascii").partition("MemAvailable:")[2]
-        found.append(int(available.split()[0]) << 10)
+        limits.append(int(available.split()[0]) << 10)
     with suppress(OSError, ValueError):
         group = Path("/sys/fs/cgroup")
         limit, used = (int((group / f"memory.{name}").read_text()) for name in ("max", "current"))
-        found.append(max(0, limit - used))
-    if not found:
+        limits.append(max(0, limit - used))
+    if not limits:
         with suppress(OSError, ValueError, AttributeError):
-            found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    return min(found, default=2**62)
+            limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return min(limits, default=2**62)
 
 
 class PeakMemory:
@@ -72,13 +76,13 @@ class PeakMemory:
             torch.cuda.reset_peak_memory_stats(device)
             return
         try:
-            (_PROCESS / "clear_refs").write_text("5")  # the peak begins again
+            (_PROCESS / "clear_refs").write_text("5")  # resets the peak
             self._before = resident_mib("VmRSS")
         except (OSError, ValueError):
             self._before = -1.0
 
     def mib(self) -> float | None:
-        """The peak so far in MiB; None if this system does not report it."""
+        """The peak so far in MiB; None if the system does not report it."""
         if self._device.type == "cuda":
             import torch
 
@@ -87,43 +91,37 @@ class PeakMemory:
 
 
 def resident_mib(name: str) -> float:
-    """Memory of this process in MiB: "VmRSS" now, "VmHWM" at most so far.
+    """Memory of this process in MiB: "VmRSS" is the current use, "VmHWM" the peak.
 
     Raises:
-        OSError, ValueError: this system does not report it.
+        OSError, ValueError: the system does not report it.
     """
-    found = re.search(rf"{name}:\s+(\d+) kB", (_PROCESS / "status").read_text())
-    if found is None:
+    match = re.search(rf"{name}:\s+(\d+) kB", (_PROCESS / "status").read_text())
+    if match is None:
         raise ValueError(f"no {name} in {_PROCESS / 'status'}")
-    return int(found[1]) / 1024
+    return int(match[1]) / 1024
 
 
-def require_room(size: int, what: str, *, free: int | None = None) -> None:
-    """Raise ValueError unless so many bytes are free; call it before anything of a given size.
-
-    Args:
-        size: bytes.
-        what: needs them, for the message.
-        free: bytes that are available; None: `free_memory()`.
-    """
+def require_room(size: int, purpose: str, *, free: int | None = None) -> None:
+    """Raise ValueError unless `size` bytes are free; `purpose` needs them."""
     free = free_memory() if free is None else free
     if size > free:
         raise ValueError(
-            f"{what} would take {_gibibytes(size)} of memory, and this machine has "
+            f"{purpose} would take {_gibibytes(size)} of memory, and this machine has "
             f"{_gibibytes(free)} free"
         )
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error of Python, NumPy, Arrow or torch says that there was no memory."""
-    if isinstance(error, RuntimeError):  # torch's, by its name on a GPU, by its words on a CPU
-        of_gpu = type(error).__name__ == "OutOfMemoryError"
-        return of_gpu or "can't allocate memory" in str(error)
+    """Whether an error of Python, NumPy, Arrow or torch means that memory ran out."""
+    if isinstance(error, RuntimeError):  # torch has a class for GPUs and only a message for CPUs
+        on_gpu = type(error).__name__ == "OutOfMemoryError"
+        return on_gpu or "can't allocate memory" in str(error)
     return isinstance(error, MemoryError)
 
 
 def shapes(build: "Callable[[], nn.Module]") -> "dict[str, Tensor]":
-    """Shapes of a network's weights and buffers, without allocating them."""
+    """Weights and buffers of a network on the meta device: shapes without data."""
     import torch
 
     with torch.device("meta"):
@@ -132,73 +130,65 @@ def shapes(build: "Callable[[], nn.Module]") -> "dict[str, Tensor]":
 
 
 def require_room_for(build: "Callable[[], nn.Module]") -> None:
-    """Raise ValueError unless a network's weights find room in memory.
-
-    Args:
-        build: makes the network.
-    """
-    _require_room(shapes(build))
+    """Raise ValueError unless the network that `build` makes fits in memory."""
+    _require_room_for_tensors(shapes(build))
 
 
 def require_fit(weights: Path, build: "Callable[[], nn.Module]") -> None:
-    """Raise ValueError unless the tensors in a file have the shapes of a network's, and room.
+    """Raise ValueError unless a file's tensors have a network's shapes, and fit in memory.
 
-    Nothing of the network is made: a file of a few bytes cannot ask for more memory than it fills.
-
-    Args:
-        weights: a safetensors file.
-        build: makes the network.
+    The network is not allocated: a small file cannot cause a large allocation.
     """
     from safetensors import safe_open
 
-    wanted = shapes(build)
+    expected = shapes(build)
     with safe_open(weights, framework="pt") as file:
         for name in file.keys():  # noqa: SIM118
-            found = tuple(file.get_slice(name).get_shape())
-            if name in wanted and found != tuple(wanted[name].shape):
+            shape = tuple(file.get_slice(name).get_shape())
+            if name in expected and shape != tuple(expected[name].shape):
                 raise ValueError(
-                    f"{name} has the shape {found}; {tuple(wanted[name].shape)} is needed"
+                    f"{name} has the shape {shape}; {tuple(expected[name].shape)} is needed"
                 )
-    _require_room(wanted)
+    _require_room_for_tensors(expected)
 
 
 def held_numbers(weights: Sequence[Path]) -> Counter[str]:
-    """How many numbers safetensors files hold, by their type ("F32", "BF16", ...)."""
+    """Count the numbers in safetensors files by type ("F32", "BF16", ...)."""
     from safetensors import safe_open
 
-    held: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for path in weights:
         with safe_open(path, framework="pt") as file:
             for name in file.keys():  # noqa: SIM118
                 tensor = file.get_slice(name)
-                held[tensor.get_dtype()] += prod(tensor.get_shape())
-    return held
+                counts[tensor.get_dtype()] += prod(tensor.get_shape())
+    return counts
 
 
 def require_filled(
-    held: int,
+    stored: int,
     build: "Callable[[], nn.Module]",
     *,
     dtype: "torch.dtype | None" = None,
     device: "torch.device | None" = None,
 ) -> None:
-    """Raise ValueError unless files hold about as many numbers as a network has, and it has room.
+    """Raise ValueError if a network needs many more weights than files have, or does not fit.
 
     Args:
-        held: numbers in the files, whose names of tensors need not be the network's.
+        stored: count of numbers in the files, whose tensors may have other names.
         build: makes the network.
-        dtype: of the weights in memory.
-        device: where they go; None: over all GPUs, and what these cannot hold on the host.
+        dtype: type of the weights in memory.
+        device: their device; None: all GPUs, and the host for the rest.
     """
     from torch import nn
 
-    wanted = shapes(build)
-    parameters = {id(t): t.numel() for t in wanted.values() if isinstance(t, nn.Parameter)}
-    if sum(parameters.values()) > _SPARE * held:
+    tensors = shapes(build)
+    parameters = {id(t): t.numel() for t in tensors.values() if isinstance(t, nn.Parameter)}
+    if sum(parameters.values()) > _SPARE_FACTOR * stored:
         raise ValueError(
-            f"its config.json needs {sum(parameters.values()):,} weights; its files have {held:,}"
+            f"its config.json needs {sum(parameters.values()):,} weights; its files have {stored:,}"
         )
-    _require_room(wanted, dtype=dtype, free=_free(device))
+    _require_room_for_tensors(tensors, dtype=dtype, free=_free(device))
 
 
 def _gibibytes(size: int) -> str:
@@ -206,17 +196,17 @@ def _gibibytes(size: int) -> str:
 
 
 def _free(device: "torch.device | None") -> int:
-    """Bytes free on a device; without one, on all GPUs and the host together."""
+    """Free bytes of a device; None: of all GPUs and the host together."""
     if device is not None and device.type != "cuda":
         return free_memory()
     import torch
 
-    places = range(torch.cuda.device_count()) if device is None else [device]
-    on_gpus = sum(torch.cuda.mem_get_info(place)[0] for place in places)
+    gpus = range(torch.cuda.device_count()) if device is None else [device]
+    on_gpus = sum(torch.cuda.mem_get_info(gpu)[0] for gpu in gpus)
     return on_gpus + (free_memory() if device is None else 0)
 
 
-def _require_room(
+def _require_room_for_tensors(
     tensors: "Mapping[str, Tensor]",
     *,
     dtype: "torch.dtype | None" = None,

@@ -1,4 +1,4 @@
-"""What long work reports while it runs: lines of text, and progress.
+"""Monitors receive lines of text and progress from long work.
 
 Example:
     >>> with SILENT.progress("searching") as step:
@@ -10,17 +10,17 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
 Step = Callable[..., None]
-"""Called with (done, total), with (done) if the total is unknown, or with (done, total, part)."""
+"""Called with (done, total); with (done) if the total is unknown; or with (done, total, task)."""
 
 
 class Monitor(Protocol):
-    """A reader of progress: a terminal, a notebook, a log."""
+    """Receiver of progress, such as a terminal, a notebook or a log."""
 
     def log(self, text: str) -> None:
-        """One line for the reader, without a line break."""
+        """Show one line of text, without a line break."""
 
     def progress(self, task: str) -> AbstractContextManager[Step]:
-        """Progress of one task, named in a few words, as a context that yields a `Step`."""
+        """Context manager that yields a `Step`; `task` is a few words."""
 
 
 class _Silent:
@@ -33,4 +33,4 @@ class _Silent:
 
 
 SILENT: Monitor = _Silent()
-"""A monitor that shows nothing: the default of every verb."""
+"""A monitor that shows nothing; the default of all verbs."""

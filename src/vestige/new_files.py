@@ -1,4 +1,4 @@
-"""Files and folders of results: whole or absent, never overwritten, and resumed after a stop."""
+"""Files and folders of results: written atomically, never overwritten, and resumable."""
 
 import errno
 import os
@@ -18,23 +18,23 @@ from vestige.store import KEPT, Store
 NOT_KEPT = "Nothing is kept. With --out, the same command would resume"
 FILE = "work.sqlite"
 _SAVING = "\0saving"
-"""In the store while a complete run is written, for what a kill then leaves behind."""
+"""Key in the store while a complete run is written, to recognize a kill at that moment."""
 
 
 def require_new(directory: str | Path) -> Path:
-    """Directory as a Path, for a check before long work.
+    """Check before long work that nothing exists at a path; returns it as a Path.
 
     Raises:
         RunError: something exists at this path.
     """
     directory = Path(directory)
     if os.path.lexists(directory):
-        raise _exists(directory)
+        raise _exists_error(directory)
     return directory
 
 
 def require_outside_runs(path: str | Path) -> Path:
-    """Path of a file to write as a Path.
+    """Check that a file to write is not in a run folder; returns it as a Path.
 
     Raises:
         RunError: it is in a run folder.
@@ -42,7 +42,7 @@ def require_outside_runs(path: str | Path) -> Path:
     for folder in Path(path).resolve().parents:
         if (folder / "run.json").exists():
             raise RunError(
-                f"{path} lies in the run folder {folder}, which nothing may change",
+                f"{path} is in the run folder {folder}, which must not change",
                 remedy="Choose another file.",
             )
     return Path(path)
@@ -50,43 +50,38 @@ def require_outside_runs(path: str | Path) -> Path:
 
 @contextmanager
 def new_directory(directory: Path) -> Iterator[Path]:
-    """Hidden directory beside `directory`, which takes its name on success; private to its owner.
+    """Hidden staging directory that is renamed to `directory` on success; private to its owner.
 
     Raises:
-        RunError: the directory exists by then, or cannot be written.
+        RunError: the directory exists by then or cannot be written.
     """
-    with _written(directory), writing.new_directory(directory) as partial:
-        yield partial
+    with _writing_errors(directory), writing.new_directory(directory) as staging:
+        yield staging
 
 
 @contextmanager
 def new_file(path: Path, *, shared: bool) -> Iterator[BinaryIO]:
-    """File to write, which appears at `path` once it is whole.
-
-    Args:
-        path: where nothing is yet.
-        shared: whether others may read it, as far as the umask lets them.
+    """File to write, which appears at `path` when it is complete.
 
     Raises:
-        RunError: something exists there by then, or it cannot be written.
+        RunError: the path exists by then or cannot be written.
     """
-    with _written(path), writing.replacing(path, shared=shared, new=True) as file:
+    with _writing_errors(path), writing.replacing(path, shared=shared, new=True) as file:
         yield file
 
 
 @contextmanager
 def resumable(out: Path | None, monitor: Monitor = SILENT) -> Iterator[Store]:
-    """Finished work of a call, in the directory `OUT.partial`, until `save_run` saves a whole run.
+    """Store of a call, in `OUT.partial` until `save_run` saves a complete run.
 
     A call that stops early may save a partial run, whose summary says `complete: false`.
 
     Args:
-        out: the run folder to make, which may hold a partial run; None keeps work in memory.
-        monitor: gets a line if work is found, or is damaged.
+        out: the run folder, which may contain a partial run; None keeps work in memory.
+        monitor: gets a line if there is earlier or damaged work.
 
     Raises:
-        RunError: `out` exists and is not a partial run of this work, or another process works on
-            it.
+        RunError: `out` exists and is not a partial run of this work, or another process uses it.
     """
     if out is None:
         try:
@@ -111,20 +106,20 @@ def resumable(out: Path | None, monitor: Monitor = SILENT) -> Iterator[Store]:
                     store.clear()
                 raise
     finally:
-        with suppress(OSError):  # it is not empty
+        with suppress(OSError):  # not empty
             file.parent.rmdir()
 
 
 def save_run(
     write: Callable[[Path], object], out: Path | None, store: Store, *, complete: bool
 ) -> None:
-    """Write a run in place of a partial one; a complete run empties the store.
+    """Replace a partial run by a new one; a complete run empties the store.
 
     Args:
         write: writes the run folder.
-        out: its place; None writes nothing.
-        store: of `resumable`.
-        complete: whether all work is finished; otherwise the same call resumes it.
+        out: the run folder; None writes nothing.
+        store: the store of `resumable`.
+        complete: all work is finished; otherwise the same call can resume it.
     """
     if out is None:
         return
@@ -138,26 +133,26 @@ def save_run(
 
 
 def _require_resumable(out: Path, store: Store) -> None:
-    """Refuse a run folder that exists, unless it is a partial run of this store's work."""
+    """Refuse an existing run folder unless it is a partial run of this store's work."""
     exists = os.path.lexists(out)
     if exists and store.identity and _is_partial(out):
         return
     if _SAVING in store if exists else not len(store):
         store.clear()
     if exists:
-        raise _exists(out)
+        raise _exists_error(out)
 
 
 def _is_partial(out: Path) -> bool:
-    """Whether a run folder says that its work is unfinished."""
+    """Whether the summary of a run folder says that its work is unfinished."""
     summary = out / "summary.json"
     if not summary.is_file():
         return False
-    found = read_object(summary, error=RunError, remedy=f"Remove {out}.")
-    return found.get("complete") is False
+    content = read_object(summary, error=RunError, remedy=f"Remove {out}.")
+    return content.get("complete") is False
 
 
-def _exists(path: Path) -> RunError:
+def _exists_error(path: Path) -> RunError:
     return RunError(
         f"{path} exists already, and a run is never overwritten",
         remedy="Choose another --out, or remove it first.",
@@ -165,13 +160,13 @@ def _exists(path: Path) -> RunError:
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[None]:
-    """Turn errors of the operating system into a RunError about `path`."""
+def _writing_errors(path: Path) -> Iterator[None]:
+    """Convert errors of the operating system to a RunError about `path`."""
     try:
         yield
     except OSError as error:
         if isinstance(error, FileExistsError) or error.errno == errno.ENOTEMPTY:
-            raise _exists(path) from error
+            raise _exists_error(path) from error
         full = error.errno in writing.FULL
         raise RunError(
             f"{path} cannot be written: {error.strerror or error}",

@@ -21,9 +21,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 PATIENCE = 10.0
-"""Seconds that a cluster may take to answer."""
+"""Seconds to wait for a connection to a cluster."""
 VERSIONS = ("numpy", "torch")
-"""What a node must have at the driver's version, besides Vestige, for the driver's bits."""
+"""Packages whose versions must be equal on all nodes, as that of Vestige, for equal bits."""
 
 
 def map_processes(
@@ -32,13 +32,13 @@ def map_processes(
     """`map(function, items)` over processes of one torch thread each.
 
     Args:
-        function: defined at the top of a module, since it is sent to other processes.
-        items: sent there too.
-        processes: how many at a time.
+        function: defined at the top level of a module, so that it can be pickled.
+        items: arguments, pickled too.
+        processes: number of processes.
 
     Returns:
-        the results in order, each as soon as possible. The first error ends the map, once the calls
-        under way are done.
+        The results in order, each as soon as possible. The first error ends the map when the
+        running calls are done.
 
     Raises:
         ValueError: processes is below 1.
@@ -48,16 +48,16 @@ def map_processes(
         [1, 2]
     """
     _validate.at_least(1, processes=processes)
-    # Forked threads of torch and Arrow would wait forever for locks of the parent.
+    # After a fork, threads of torch and Arrow would wait forever for locks of the parent.
     context = get_context("spawn")
-    with ProcessPoolExecutor(processes, mp_context=context, initializer=_own_process) as pool:
+    with ProcessPoolExecutor(processes, mp_context=context, initializer=_set_up_worker) as pool:
         futures = [pool.submit(function, item) for item in items]
         try:
             for future in futures:
                 yield future.result()
         except KeyboardInterrupt:
             for child in active_children():
-                child.terminate()  # else the pool waits until their calls have ended
+                child.terminate()  # otherwise the pool waits for the running calls
             raise
         finally:
             for future in futures:
@@ -74,54 +74,55 @@ def map_cluster(
     gpus: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[Any]:
-    """`map(function, items)` over the nodes of a Ray cluster, a core and a thread for each call.
+    """`map(function, items)` over the nodes of a Ray cluster, with one core and thread per call.
 
-    Nodes need not share a disk. A call whose worker or node dies is repeated elsewhere; one that
-    raises is not.
+    Nodes need not share a disk. A call is repeated if its worker or node dies, but not if it
+    raises.
 
     Args:
-        function: one that the nodes can import, from the same version of Vestige; what is bound to
-            it, such as a model, goes to each worker once.
-        items: sent to the nodes.
-        address: "HOST:PORT" of the cluster's head, "auto" for the one that this machine is part
-            of, "ray://HOST:10001" from outside; a program that is connected already stays so.
-        receive: called here with an item and its result as soon as that arrives, in any order, so
-            that finished work is not lost; what it returns takes the result's place.
-        retries: how often a call whose worker died is repeated, for each item.
-        gpus: of each call alone.
-        progress: called with the number of results so far and of all.
+        function: importable on the nodes, which have the same version of Vestige. Objects bound to
+            it, such as a model, are sent to each worker once.
+        items: arguments, sent to the nodes.
+        address: "HOST:PORT" of the cluster's head; "auto" on a machine of the cluster;
+            "ray://HOST:10001" from outside. An existing connection of the program is used.
+        receive: called here with an item and its result as soon as the result arrives, in any
+            order, so that finished work is not lost; its return value replaces the result.
+        retries: how often the call of an item is repeated after its worker died.
+        gpus: GPUs per call.
+        progress: called with the number of results so far and in total.
 
     Returns:
-        the results in order, each as soon as possible. The first error ends the map and the calls
-        under way.
+        The results in order, each as soon as possible. The first error ends the map and cancels
+        the running calls.
 
     Raises:
         ClusterError: Ray is not installed, no cluster answers, its nodes have other versions,
-            or a call lost more workers than it had retries.
+            or a call lost more workers than `retries`.
         ValueError: retries or gpus is below 0.
     """
     _validate.at_least(0, retries=retries, gpus=gpus)
     ray, items = _ray(), list(items)
     with connected(address):
-        call = ray.remote(_on_a_node).options(num_cpus=1, num_gpus=gpus, max_retries=retries)
-        shared = (ray.put((function, _versions())),)  # in a tuple: Ray would unpack it every time
-        places = {call.remote(shared, item): place for place, item in enumerate(items)}
-        arrived: dict[int, Any] = {}
-        given = 0
+        call = ray.remote(_call_on_node).options(num_cpus=1, num_gpus=gpus, max_retries=retries)
+        # In a tuple, so that Ray does not load it for every call.
+        shared = (ray.put((function, _versions())),)
+        pending = {call.remote(shared, item): index for index, item in enumerate(items)}
+        finished: dict[int, Any] = {}
+        next_index = 0
         try:
-            while places:
-                (reference,), _ = ray.wait(list(places), num_returns=1)
-                # Ray ends this process if a call is cancelled that ends at that moment.
-                place = places.pop(reference)
-                result = _fetched(ray, reference, retries)
-                arrived[place] = receive(items[place], result) if receive else result
+            while pending:
+                (reference,), _ = ray.wait(list(pending), num_returns=1)
+                # Remove it first: cancelling a call that just ended makes Ray end this process.
+                index = pending.pop(reference)
+                result = _result_of(ray, reference, retries)
+                finished[index] = receive(items[index], result) if receive else result
                 if progress is not None:
-                    progress(len(items) - len(places), len(items))
-                while given in arrived:
-                    yield arrived.pop(given)
-                    given += 1
+                    progress(len(items) - len(pending), len(items))
+                while next_index in finished:
+                    yield finished.pop(next_index)
+                    next_index += 1
         finally:
-            for reference in places:
+            for reference in pending:
                 ray.cancel(reference, force=True)
 
 
@@ -138,7 +139,7 @@ def _ray() -> Any:
 
 @contextmanager
 def connected(address: str) -> Iterator[None]:
-    """Stay connected to a Ray cluster, so that the workers of one map serve the next.
+    """Stay connected to a Ray cluster, so that several maps use the same workers.
 
     Args:
         address: as for `map_cluster`.
@@ -147,11 +148,11 @@ def connected(address: str) -> Iterator[None]:
         ClusterError: Ray is not installed, or no cluster answers.
     """
     ray = _ray()
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray reports nothing about an audit
-    ours = not ray.is_initialized()
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no usage reports from an audit
+    started_here = not ray.is_initialized()
     try:
-        _knock(address)
-        if ours:
+        _check_listening(address)
+        if started_here:
             ray.init(address=address, log_to_driver=False, logging_level="error")
     except (ConnectionError, ValueError, RuntimeError, OSError, ray.exceptions.RayError) as error:
         raise ClusterError(
@@ -162,34 +163,34 @@ def connected(address: str) -> Iterator[None]:
     try:
         yield
     finally:
-        if ours:
+        if started_here:
             ray.shutdown()
 
 
-def _knock(address: str) -> None:
-    """Fail at once where nothing listens; Ray would retry for minutes."""
+def _check_listening(address: str) -> None:
+    """Fail immediately if nothing listens at the address; Ray would retry for minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon and port.isdecimal():
         socket.create_connection((host, int(port)), timeout=PATIENCE).close()
 
 
-def _on_a_node(shared: tuple[Any], item: Any) -> Any:
-    function, wanted = _unpacked(*shared)
-    if (here := _versions()) != wanted:
+def _call_on_node(shared: tuple[Any], item: Any) -> Any:
+    function, expected = _load_shared(*shared)
+    if (installed := _versions()) != expected:
         raise ClusterError(
-            f"a node has {here}, this machine has {wanted}",
-            remedy="Install the same versions on every node: others end in other bits.",
+            f"a node has {installed}, this machine has {expected}",
+            remedy="Install the same versions on every node; other versions give other bits.",
         )
     os.environ["OMP_NUM_THREADS"] = "1"
     keep_freed_pages()
     if "torch" in sys.modules:
-        _one_thread()
+        _use_one_thread()
     return function(item)
 
 
 @lru_cache(maxsize=1)
-def _unpacked(shared: Any) -> tuple[Callable[[Any], Any], dict[str, str]]:
-    """What the calls of a map share, unpacked once in each worker."""
+def _load_shared(shared: Any) -> tuple[Callable[[Any], Any], dict[str, str]]:
+    """The function and versions that the calls of a map share, loaded once per worker."""
     function, versions = _ray().get(shared)
     return function, versions
 
@@ -198,8 +199,8 @@ def _versions() -> dict[str, str]:
     return {"vestige": __version__, **{name: version(name) for name in VERSIONS}}
 
 
-def _fetched(ray: Any, reference: Any, retries: int) -> Any:
-    """Result of a call, or the error that it raised."""
+def _result_of(ray: Any, reference: Any, retries: int) -> Any:
+    """The result of a call; raises the error of the call."""
     try:
         return ray.get(reference)
     except ray.exceptions.RayTaskError as error:
@@ -208,18 +209,18 @@ def _fetched(ray: Any, reference: Any, retries: int) -> Any:
         raise
     except ray.exceptions.RayError as error:
         raise ClusterError(
-            f"a call was lost with its worker, {retries + 1} times ({error})",
-            remedy="Look at the nodes' memory and at Ray's logs, then start again: what is "
-            "finished is kept.",
+            f"a call lost its worker {retries + 1} times ({error})",
+            remedy="Check the nodes' memory and Ray's logs, then start again: finished work is "
+            "kept.",
         ) from error
 
 
-def _own_process() -> None:
-    """Set up a worker: it keeps freed memory, ends with its parent, and ignores Ctrl-C."""
+def _set_up_worker() -> None:
+    """Make a worker keep freed memory, end with its parent, and ignore Ctrl-C."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     keep_freed_pages()
-    _one_thread()
+    _use_one_thread()
 
 
 def _end_with_parent() -> None:
@@ -229,7 +230,7 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _one_thread() -> None:
+def _use_one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Registries: things of one kind by name, from modules of a package and from entry points."""
+"""Registries: objects by name, registered by modules of a package and by entry points."""
 
 from collections.abc import Callable
 from importlib import import_module, metadata
@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """Registered things of one kind, such as formats; each is registered beside its definition.
+    """Objects of one kind by name, such as formats; each is registered where it is defined.
 
     Args:
-        kind: the name of the parameter that chooses one, for errors.
-        package: a package all of whose modules are imported before the first look-up.
-        group: an entry-point group; each entry point is a module that registers.
+        kind: name of the parameter that chooses an entry, for errors.
+        package: a package; the first look-up imports its modules.
+        group: an entry-point group; the first look-up loads its modules.
 
     Example:
         >>> scores = Registry[float]("score")
@@ -31,42 +31,42 @@ class Registry(Generic[T]):
 
     def __init__(self, kind: str, *, package: str | None = None, group: str | None = None) -> None:
         self._kind, self._package, self._group = kind, package, group
-        self._found: dict[str, T] = {}
-        self._complete = False
+        self._entries: dict[str, T] = {}
+        self._is_loaded = False
 
-    def add(self, name: str, thing: T) -> T:
-        """Register a thing under a name; returns the thing.
+    def add(self, name: str, entry: T) -> T:
+        """Register an entry under a name, and return it.
 
         Raises:
-            ValueError: another one has this name.
+            ValueError: another entry has this name.
         """
-        if self._found.setdefault(name, thing) is not thing:
+        if self._entries.setdefault(name, entry) is not entry:
             raise ValueError(f"{self._kind} {name!r} is registered twice")
-        return thing
+        return entry
 
     def register(self, name: str) -> Callable[[T], T]:
-        """Decorator that registers a function or class."""
-        return lambda thing: self.add(name, thing)
+        """Decorator that registers a function or class under a name."""
+        return lambda entry: self.add(name, entry)
 
     def names(self) -> tuple[str, ...]:
         """Names in alphabetical order."""
-        return tuple(sorted(self._all()))
+        return tuple(sorted(self._loaded()))
 
     def values(self) -> tuple[T, ...]:
-        """Registered things in the order of their names."""
-        return tuple(self._all()[name] for name in self.names())
+        """Entries in the order of their names."""
+        return tuple(self._loaded()[name] for name in self.names())
 
     def __getitem__(self, name: str) -> T:
-        """The thing of this name; ValueError if there is none."""
+        """The entry of a name; ValueError if there is none."""
         _validate.one_of(self.names(), **{self._kind: name})
-        return self._all()[name]
+        return self._loaded()[name]
 
-    def _all(self) -> dict[str, T]:
-        if not self._complete:
-            self._complete = True
+    def _loaded(self) -> dict[str, T]:
+        if not self._is_loaded:
+            self._is_loaded = True
             if self._package:
                 for module in iter_modules(import_module(self._package).__path__):
                     import_module(f"{self._package}.{module.name}")
             for point in metadata.entry_points(group=self._group) if self._group else ():
                 point.load()
-        return self._found
+        return self._entries

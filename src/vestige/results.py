@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from vestige.claims import Claim
-    from vestige.reports.notebook import Shown
+    from vestige.reports.notebook import Html
     from vestige.reports.report import Report
 
 FORMAT = 1
 _SEALED = ("summary.json", "rows.parquet")
-"""Files whose SHA-256 `run.json` holds, so that a changed result is noticed."""
+"""`run.json` holds the SHA-256 of these files, so that a changed result is noticed."""
 
 _FILES = ("run.json", *_SEALED)
 _REPEAT = "The run folder is damaged; repeat the run."
@@ -62,7 +62,7 @@ class _Record(Excerpt):
 
 @dataclass(frozen=True)
 class _Recorded:
-    """A base of results and measurements: they can be printed, shown in a notebook and saved.
+    """Base of results and measurements, which can be printed, shown in a notebook and saved.
 
     Attributes:
         record: provenance, the contents of `run.json`.
@@ -71,10 +71,10 @@ class _Recorded:
     record: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
 
     def save(self, directory: "str | PathLike[str]") -> Path:
-        """Write a run folder, which `vestige report` reads.
+        """Write a run folder for `vestige report`.
 
         Raises:
-            RunError: it exists, or cannot be written.
+            RunError: the folder exists or cannot be written.
         """
         return save(self, Path(directory), run=self.record)
 
@@ -89,13 +89,13 @@ class _Recorded:
         return html(result_of(self))
 
     def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
-        """The redacted text; `repr` would hold unredacted texts."""
+        """The redacted text, because `repr` contains unredacted texts."""
         return {"text/plain": str(self)}
 
 
 @dataclass(frozen=True)
 class Measurement(_Recorded, ABC):
-    """What an attack or a training measures: a frozen dataclass with scalars and rows."""
+    """The outcome of an attack or a training: a frozen dataclass with scalars and rows."""
 
     @abstractmethod
     def summary(self) -> Mapping[str, object]:
@@ -108,11 +108,11 @@ class Measurement(_Recorded, ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Result(_Recorded):
-    """What a verb returns: a summary, one table, and the claim.
+    """The result of a verb: a summary, one table, and the claim.
 
     Attributes:
         kind: of the report, such as "CanaryExposure".
-        summary: scalars by name, "verdict" and "claim" among them where there is a claim.
+        summary: scalars by name; with a claim, also "verdict" and "claim".
         rows: the table, one mapping per row.
         claim: the verdict with its test and checks; None for results without a verdict.
     """
@@ -127,14 +127,14 @@ class Result(_Recorded):
             object.__setattr__(self, "summary", {**self.summary, **self.claim.summary()})
 
     @classmethod
-    def of(cls, measured: Any) -> "Result":
-        """The result of an attack, under the name of its class."""
+    def of(cls, measurement: Any) -> "Result":
+        """Convert a measurement; its class name becomes the kind."""
         return cls(
-            kind=type(measured).__name__,
-            summary=measured.summary(),
-            rows=tuple(plain(row) for row in measured.rows()),
-            claim=getattr(measured, "claim", None),
-            record=getattr(measured, "record", {}),
+            kind=type(measurement).__name__,
+            summary=measurement.summary(),
+            rows=tuple(plain(row) for row in measurement.rows()),
+            claim=getattr(measurement, "claim", None),
+            record=getattr(measurement, "record", {}),
         )
 
     @property
@@ -151,7 +151,7 @@ class Result(_Recorded):
 
     @property
     def exit_code(self) -> int:
-        """Of the command line: 0 for no leak shown or no verdict, 1 for a leak, 3 undecided."""
+        """Exit code of the command line: 0 no leak shown or no verdict, 1 a leak, 3 undecided."""
         from vestige.claims.claim import LEAK, UNDECIDED
 
         if self.verdict == LEAK:
@@ -159,13 +159,13 @@ class Result(_Recorded):
         return 3 if self.verdict == UNDECIDED else 0
 
     def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
-        """What a terminal shows."""
+        """The reports that a terminal shows."""
         from vestige.reports.report import report_of
 
         return [report_of(run_of(self), show_secrets=show_secrets)]
 
     def next_step(self, out: object) -> str:
-        """A line for the terminal about the run folder."""
+        """Message after the result on a terminal: the run folder and the next command."""
         return f"Run folder: {out}. For a page: vestige report {out} --out page.html"
 
     def plot(self, *, show_secrets: bool = False) -> "altair.Chart":
@@ -178,16 +178,16 @@ class Result(_Recorded):
 
         return plot(self, show_secrets=show_secrets)
 
-    def show(self, *, show_secrets: bool = True) -> "Shown":
+    def show(self, *, show_secrets: bool = True) -> "Html":
         """The report for a notebook, unredacted by default."""
-        from vestige.reports.notebook import Shown, html
+        from vestige.reports.notebook import Html, html
 
-        return Shown(html(self, show_secrets=show_secrets))
+        return Html(html(self, show_secrets=show_secrets))
 
 
-def result_of(found: Any) -> Result:
-    """A result, or the result of a measurement."""
-    return found if isinstance(found, Result) else Result.of(found)
+def result_of(measurement: Any) -> Result:
+    """A result as it is; a measurement converted to a result."""
+    return measurement if isinstance(measurement, Result) else Result.of(measurement)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,12 +195,12 @@ class Run:
     """A run folder, read.
 
     Attributes:
-        directory: its place.
-        run: the contents of `run.json`; "result" is the name of the result's class.
+        directory: the run folder.
+        run: the contents of `run.json`; "result" is the kind of the result.
         summary: scalars by name.
-        rows: plain dicts, in the order in which they were saved.
-        folder: in which it was found, if not its own directory was given; else None.
-        sealed: `run.json` has checksums, which match its other files.
+        rows: plain dicts in the saved order.
+        folder: the folder that the caller named, if the run folder is inside it; else None.
+        sealed: whether `run.json` has checksums; they match the other files.
     """
 
     directory: Path
@@ -212,12 +212,12 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The name of its directory, or of the folder that was given; it tells runs apart."""
+        """Name of the folder that the caller named; it distinguishes runs."""
         return (self.folder or self.directory).resolve().name
 
     @property
     def result(self) -> str:
-        """The name of the result's class, such as "UpdateDiff"."""
+        """Kind of the result, such as "UpdateDiff"."""
         return str(self.run["result"])
 
 
@@ -226,15 +226,15 @@ def save(
     directory: str | Path,
     *,
     run: Mapping[str, object],
-    more: "Callable[[Run], Mapping[str, str]] | None" = None,
+    extra_files: "Callable[[Run], Mapping[str, str]] | None" = None,
 ) -> Path:
-    """Write a run folder, whole or not at all.
+    """Write a run folder atomically.
 
     Args:
-        result: a `Result`, or what an attack or experiment returned, with `summary` and `rows`.
-        directory: a path that does not exist yet; its parents are made.
+        result: a `Result`, or a measurement with `summary` and `rows`.
+        directory: new path; its parents are made.
         run: command, configuration, seed, models and data with hashes.
-        more: further files of the folder, text by name, from the run as it will be read.
+        extra_files: makes further files of the folder, text by name, from the run.
 
     Returns:
         The directory.
@@ -246,26 +246,26 @@ def save(
     import pyarrow.parquet as pq
 
     result = result_of(result)
-    record, table = _record(result, run), _table(result)
-    with new_directory(directory) as partial:
-        writing.write_text(partial / "summary.json", to_json(result.summary) + "\n")
-        with writing.replacing(partial / "rows.parquet") as file:
+    record, table = _run_json(result, run), _table(result)
+    with new_directory(directory) as staging:
+        writing.write_text(staging / "summary.json", to_json(result.summary) + "\n")
+        with writing.replacing(staging / "rows.parquet") as file:
             pq.write_table(table, file)
-        record["files"] = {name: _sha256(partial / name) for name in _SEALED}
-        files = {} if more is None else more(_as_read(result, record, directory))
-        for name, text in files.items():
-            writing.write_text(partial / name, text)
-        writing.write_text(partial / "run.json", to_json(record) + "\n")
+        record["files"] = {name: _sha256(staging / name) for name in _SEALED}
+        texts = {} if extra_files is None else extra_files(_as_run(result, record, directory))
+        for name, text in texts.items():
+            writing.write_text(staging / name, text)
+        writing.write_text(staging / "run.json", to_json(record) + "\n")
     return directory
 
 
 def run_of(result: Any) -> Run:
-    """A result or measurement as its run folder would be read, without writing it."""
+    """The run of a result or measurement in memory, equal to one read from its folder."""
     result = result_of(result)
-    return _as_read(result, _record(result, result.record), Path())
+    return _as_run(result, _run_json(result, result.record), Path())
 
 
-def _as_read(result: Result, record: Mapping[str, object], directory: Path) -> Run:
+def _as_run(result: Result, record: Mapping[str, object], directory: Path) -> Run:
     return Run(
         directory=directory,
         run=json.loads(to_json(record)),
@@ -274,7 +274,7 @@ def _as_read(result: Result, record: Mapping[str, object], directory: Path) -> R
     )
 
 
-def _record(result: Result, run: Mapping[str, object]) -> dict[str, object]:
+def _run_json(result: Result, provenance: Mapping[str, object]) -> dict[str, object]:
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         try:
@@ -286,12 +286,12 @@ def _record(result: Result, run: Mapping[str, object]) -> dict[str, object]:
         "result": result.kind,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "versions": versions,
-        **run,
+        **provenance,
     }
 
 
 def _table(result: Result) -> "pa.Table":
-    """All columns of all rows, in order of first appearance; null where a row has none.
+    """All columns of all rows in order of first appearance; missing values are null.
 
     Columns with whole numbers beyond 64 bits become floats.
     """
@@ -301,7 +301,7 @@ def _table(result: Result) -> "pa.Table":
     columns = {n: [row.get(n) for row in rows] for n in dict.fromkeys(n for r in rows for n in r)}
     for name, values in columns.items():
         if any(isinstance(value, int) and not -(2**63) <= value < 2**63 for value in values):
-            columns[name] = [float(one) if isinstance(one, int) else one for one in values]
+            columns[name] = [float(value) if isinstance(value, int) else value for value in values]
     return pa.table(columns)
 
 
@@ -309,8 +309,8 @@ def load(directory: str | Path) -> Run:
     """Read a run folder.
 
     Raises:
-        RunError: it is not a run folder, a file in it is missing, changed, cut off or malformed,
-            its checks forbid its verdict, or a later version of Vestige wrote it.
+        RunError: it is not a run folder; a file in it is missing, changed, cut off or malformed;
+            its checks forbid its verdict; or a later version of Vestige wrote it.
     """
     from vestige.data.files import read_rows
 
@@ -333,7 +333,7 @@ def load(directory: str | Path) -> Run:
     rows = read_rows(directory / "rows.parquet", error=RunError, remedy=_REPEAT)
     sealed = _is_sealed(directory, run.get("files"))
     if "claim" in summary:
-        from vestige.claims import Claim  # pulls in SciPy, which other results do without
+        from vestige.claims import Claim  # imports SciPy, which other results do not need
 
         try:
             Claim.from_summary(summary)
@@ -346,7 +346,7 @@ def load(directory: str | Path) -> Run:
 
 
 def _is_sealed(directory: Path, hashes: Mapping[str, str] | None) -> bool:
-    """Whether a run has checksums; RunError if one does not match."""
+    """Whether a run has checksums. Raises RunError if one does not match."""
     if hashes is None:
         return False
     for name in _SEALED:
@@ -365,30 +365,30 @@ def _sha256(path: Path) -> str:
 
 
 def find(folder: str | Path) -> Run:
-    """Read a run folder, or the only one in a folder, such as that of a training or an audit.
+    """Read a run folder, or the only run folder inside a folder, such as that of a training.
 
     Raises:
-        RunError: there is none, or there are several; or see `load`.
+        RunError: the folder contains no run or several; or see `load`.
     """
     folder = Path(folder)
     if any((folder / name).exists() for name in _FILES):
         return load(folder)
-    inside = inside_of(folder)
-    if len(inside) == 1:
-        return replace(load(inside[0]), folder=folder)
-    if not inside:
-        return load(folder)  # which says what is missing
-    names = [str(one.relative_to(folder)) for one in inside]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    runs = run_folders_in(folder)
+    if len(runs) == 1:
+        return replace(load(runs[0]), folder=folder)
+    if not runs:
+        return load(folder)  # its error names what is missing
+    names = [str(run.relative_to(folder)) for run in runs]
+    others = f" and {len(names) - 3} more" if len(names) > 3 else ""
     raise RunError(
-        f"{folder} is not a run folder and holds {len(names)}: {', '.join(names[:3])}{more}",
-        remedy="Give those that you mean.",
+        f"{folder} is not a run folder and contains {len(names)}: {', '.join(names[:3])}{others}",
+        remedy="Pass the run folders that you mean.",
     )
 
 
-def inside_of(folder: Path) -> list[Path]:
-    """Run folders in a folder, by name; those one level further down where it has none."""
+def run_folders_in(folder: Path) -> list[Path]:
+    """Sorted run folders in a folder; if it has none, those one level deeper."""
     for depth in ("*", "*/*"):
-        if found := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
-            return found
+        if runs := sorted(file.parent for file in folder.glob(f"{depth}/run.json")):
+            return runs
     return []

@@ -1,4 +1,4 @@
-"""One call of a verb: what it opens is recorded, and its result carries the record.
+"""One call of a verb: it loads the inputs, records them, and saves the result.
 
 A verb is a function whose first parameter is a `Session`:
 
@@ -8,9 +8,9 @@ A verb is a function whose first parameter is a `Session`:
         loaded = run.model("model", model)
         with run.progress("scoring") as step:
             ...
-        return Result.of(found)
+        return Result.of(measurement)
 
-Callers see the other parameters, and `out`, `seed`, `device` and `monitor`.
+Callers pass the other parameters, and `out`, `seed`, `device` and `monitor`.
 """
 
 import time
@@ -52,10 +52,10 @@ P = ParamSpec("P")
 R = TypeVar("R", bound=Result)
 
 COMMAND: ContextVar[tuple[str, ...]] = ContextVar("COMMAND", default=())
-"""The command line that calls a verb, for the record; empty in Python."""
+"""The command line that called the verb, for the record; empty in Python."""
 
 _DEFAULTS: Mapping[str, Any] = {"out": None, "seed": 0, "device": "auto", "monitor": SILENT}
-"""Of the common keywords, in their order."""
+"""Defaults of the keywords that verbs share, in the order of the signature."""
 
 
 @dataclass
@@ -63,11 +63,11 @@ class Session:
     """Inputs, progress and provenance of one call.
 
     Attributes:
-        verb: the verb's name as it is typed.
-        arguments: of the call, by parameter; a verb may replace one by the value that it chose.
+        verb: the verb's name on the command line.
+        arguments: arguments of the call by parameter; `chosen` replaces one.
         out: the run folder; None if nothing is saved.
-        store: finished work of this call and, if the verb resumes, of those before it.
-        defaults: of the verb's parameters.
+        store: finished work of this call and, if the verb resumes, of earlier calls.
+        defaults: defaults of the verb's parameters.
         configuration: settings that the record holds besides the arguments.
         models: provenance of models by role.
         data: provenance of corpora by role.
@@ -86,60 +86,55 @@ class Session:
     data: dict[str, object] = field(default_factory=dict)
     started: float = field(default_factory=time.monotonic)
 
-    def model(self, role: str, given: "str | PathLike[str] | LanguageModel") -> "LanguageModel":
-        """A language model in evaluation mode, read from a path unless it is one.
+    def model(self, role: str, source: "str | PathLike[str] | LanguageModel") -> "LanguageModel":
+        """Load a language model from a path, or take a loaded one; in evaluation mode.
 
         Raises:
             ModelError: it cannot be read.
         """
         from vestige.models.checkpoints import load_model
 
-        return cast("LanguageModel", self._opened(role, given, load_model))
+        return cast("LanguageModel", self._load(role, source, load_model))
 
     def intent_slot(
-        self, role: str, given: "str | PathLike[str] | IntentSlotNetwork"
+        self, role: str, source: "str | PathLike[str] | IntentSlotNetwork"
     ) -> "IntentSlotNetwork":
-        """An intent-and-slot model in evaluation mode, read from a path unless it is one.
+        """Load an intent-and-slot model, or take a loaded one; in evaluation mode.
 
         Raises:
             ModelError: it cannot be read.
         """
         from vestige.models.checkpoints import load_intent_slot
 
-        return cast("IntentSlotNetwork", self._opened(role, given, load_intent_slot))
+        return cast("IntentSlotNetwork", self._load(role, source, load_intent_slot))
 
-    def _opened(self, role: str, given: Any, load: Callable[..., Any]) -> Any:
-        path = isinstance(given, str | PathLike)
-        loaded = load(fspath(given), device=self.device) if path else given.eval()
-        self.record_model(role, given, loaded)
-        return loaded
+    def _load(self, role: str, source: Any, load: Callable[..., Any]) -> Any:
+        is_path = isinstance(source, str | PathLike)
+        model = load(fspath(source), device=self.device) if is_path else source.eval()
+        self.record_model(role, source, model)
+        return model
 
-    def snapshots(self, **given: "str | PathLike[str] | LanguageModel") -> "Snapshots":
-        """Models named "before" and "after", over one set of token ids and in one precision.
+    def snapshots(self, **models: "str | PathLike[str] | LanguageModel") -> "Snapshots":
+        """Load the models "before" and "after", which share token ids and precision.
 
         Raises:
-            ModelError: one cannot be read.
+            ModelError: a model cannot be read.
             IncompatibleModels: a token id means different texts in the two.
         """
         from vestige.models.snapshots import Snapshots
 
-        loaded = Snapshots.open(given, device=self.device, monitor=self.monitor)
-        self.models |= loaded.recorded
-        return loaded
+        snapshots = Snapshots.open(models, device=self.device, monitor=self.monitor)
+        self.models |= snapshots.recorded
+        return snapshots
 
-    def record_model(self, role: str, given: object, loaded: Any) -> None:
-        """Record a model that the verb opened itself."""
+    def record_model(self, role: str, source: object, loaded: Any) -> None:
+        """Record a model that the verb loaded itself."""
         from vestige.models.folders import of_model
 
-        self.models[role] = of_model(given, loaded)
+        self.models[role] = of_model(source, loaded)
 
-    def corpus(self, role: str, given: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
-        """A corpus, read from a path unless it is one.
-
-        Args:
-            role: its name in the record.
-            given: a path that `read_source` reads, or a corpus.
-            **columns: settings of `read_source`, such as format, text, user, limit.
+    def corpus(self, role: str, source: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
+        """Read a corpus from a path with `read_source`, or take one in memory.
 
         Raises:
             DataError: it cannot be read.
@@ -147,15 +142,15 @@ class Session:
         from vestige.data.formats.reading import read_source
         from vestige.models.folders import of_corpus
 
-        if isinstance(given, str | PathLike):
-            corpus = read_source(fspath(given), **columns)
+        if isinstance(source, str | PathLike):
+            corpus = read_source(fspath(source), **columns)
         else:
-            corpus = given
-        self.data[role] = of_corpus(given, corpus)
+            corpus = source
+        self.data[role] = of_corpus(source, corpus)
         return corpus
 
-    def lines(self, given: "str | PathLike[str] | Sequence[str]", *, one: str) -> list[str]:
-        """The lines of a UTF-8 text file, or the texts that were given.
+    def lines(self, source: "str | PathLike[str] | Sequence[str]", *, one: str) -> list[str]:
+        """Read the lines of a UTF-8 text file, or list the texts of a sequence.
 
         Args:
             one: what each line holds, such as "phrase", for messages.
@@ -165,25 +160,25 @@ class Session:
         """
         from vestige.data.files import read_lines
 
-        if isinstance(given, str | PathLike):
-            return read_lines(Path(given), one=one)
-        return list(given)
+        if isinstance(source, str | PathLike):
+            return read_lines(Path(source), one=one)
+        return list(source)
 
-    def beside_out(self, name: str, given: "str | PathLike[str] | None") -> Path | None:
-        """The given folder, or OUT.name beside `out`; None without both."""
-        if given is not None:
-            return Path(given)
+    def beside_out(self, name: str, folder: "str | PathLike[str] | None") -> Path | None:
+        """`folder`, or OUT.name in the parent of `out`; None without both."""
+        if folder is not None:
+            return Path(folder)
         return None if self.out is None else self.out.with_name(f"{self.out.name}.{name}")
 
     def chosen(self, **argument: Any) -> Any:
-        """Record the value that the verb chose for one argument; returns the value."""
+        """Record the value that the verb chose for an argument; returns the value."""
         ((name, value),) = argument.items()
         self.arguments[name] = value
         return value
 
-    def withhold(self, **given: Any) -> None:
-        """Record texts that were given as a list by their type only; a path is no text."""
-        for name, value in given.items():
+    def withhold(self, **texts: Any) -> None:
+        """Record only the type of an argument that lists texts; a path is recorded as it is."""
+        for name, value in texts.items():
             if not isinstance(value, str | PathLike):
                 self.arguments[name] = f"<{type(value).__name__}>"
 
@@ -201,54 +196,56 @@ class Session:
         return round(time.monotonic() - self.started, 2)
 
     def record(self) -> dict[str, Any]:
-        """The contents of `run.json`: everything that the result depends on."""
-        given = {name: _plain(value) for name, value in flat(self.arguments)}
+        """The contents of `run.json`: all inputs and settings of the result."""
+        arguments = {name: _json_value(value) for name, value in flat_options(self.arguments)}
         common = {name: getattr(self, name) for name in ("seed", "device")}
-        chosen = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
+        changed = {name: value for name, value in common.items() if value != _DEFAULTS[name]}
         return {
             "command": list(COMMAND.get()),
             "verb": self.verb,
-            "arguments": {n: value for n, value in given.items() if value is not None} | chosen,
-            "configuration": {**given, **self.configuration, "seconds": self.seconds},
+            "arguments": {n: value for n, value in arguments.items() if value is not None}
+            | changed,
+            "configuration": {**arguments, **self.configuration, "seconds": self.seconds},
             "seed": self.seed,
             "models": self.models,
             "data": self.data,
         }
 
 
-def flat(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Arguments by option: the fields of an options dataclass are options of their own."""
+def flat_options(arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Options with their values: of the arguments, and of the fields of options dataclasses."""
     for name, value in arguments.items():
         if is_options(value):
-            yield from flat({one.name: getattr(value, one.name) for one in fields(value)})
+            options = {option.name: getattr(value, option.name) for option in fields(value)}
+            yield from flat_options(options)
         else:
             yield name.rstrip("_"), value
 
 
 def is_options(value: object) -> bool:
-    """Whether a value holds options that several verbs share."""
+    """Whether a value is a dataclass of options that verbs share."""
     return is_dataclass(value) and hasattr(type(value), "__cyclopts__")
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; an object is the name of its class in angle brackets."""
+def _json_value(value: Any) -> Any:
+    """A value for JSON; an object becomes the name of its class in angle brackets."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, PathLike):
         return fspath(value)
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [_json_value(item) for item in value]
     return f"<{type(value).__name__}>"
 
 
 def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
     """The public function of a verb.
 
-    It checks the bounds of its arguments, records the call, and saves the result to `out`.
+    It checks the bounds of the arguments, records the call, and saves the result to `out`.
     """
-    public, common = _public(signature(work))
+    public, common = _public_signature(signature(work))
     name = work.__name__.replace("_", "-")
-    defaults = {one.name: one.default for one in public.parameters.values()}
+    defaults = {parameter.name: parameter.default for parameter in public.parameters.values()}
 
     @wraps(work)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -257,9 +254,9 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
         arguments = dict(bound.arguments)
         check_bounds(public, arguments)
         shared = {key: arguments.pop(key) for key in _hints(common)}
-        out = _folder(shared.pop("out", None))
-        _folder(arguments.get("out"))
-        with _work_of(out, shared["monitor"], resumes=common is Resumable) as store:
+        out = _checked_folder(shared.pop("out", None))
+        _checked_folder(arguments.get("out"))
+        with _open_store(out, shared["monitor"], resumes=common is Resumable) as store:
             run = Session(name, dict(arguments), out=out, store=store, defaults=defaults, **shared)
             result = work(run, **arguments)  # type: ignore[call-arg]
             result = replace(result, record=result.record or run.record())
@@ -268,12 +265,16 @@ def verb(work: Callable[Concatenate[Session, P], R]) -> Callable[P, R]:
         return result
 
     call.__signature__ = public  # type: ignore[attr-defined]
-    call.__annotations__ = {one.name: one.annotation for one in public.parameters.values()}
+    call.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in public.parameters.values()
+    }
     return call
 
 
-def _work_of(out: Path | None, monitor: Monitor, *, resumes: bool) -> AbstractContextManager[Store]:
-    """Finished work of a call: kept beside `out` if the verb resumes, otherwise in memory."""
+def _open_store(
+    out: Path | None, monitor: Monitor, *, resumes: bool
+) -> AbstractContextManager[Store]:
+    """The store of a call: in a file next to `out` if the verb resumes, otherwise in memory."""
     if resumes:
         return resumable(out, monitor)
     if out is not None:
@@ -281,47 +282,49 @@ def _work_of(out: Path | None, monitor: Monitor, *, resumes: bool) -> AbstractCo
     return nullcontext(Store())
 
 
-def _public(own: Signature) -> tuple[Signature, Any]:
-    """The signature that callers see, without the session and with the common keywords by name.
+def _public_signature(full: Signature) -> tuple[Signature, Any]:
+    """The signature for callers: without the session, with the shared keywords by name.
 
     Returns:
-        The signature and the class of the common keywords, or None.
+        The signature, and the class of the shared keywords or None.
     """
-    _, *named = own.parameters.values()
+    _, *parameters = full.parameters.values()
     common = None
-    if named and named[-1].kind is Parameter.VAR_KEYWORD:
-        common = get_args(named.pop().annotation)[0]
+    if parameters and parameters[-1].kind is Parameter.VAR_KEYWORD:
+        common = get_args(parameters.pop().annotation)[0]
     hints = _hints(common)
-    named += [
+    parameters += [
         Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=hints[name])
         for name, default in _DEFAULTS.items()
         if name in hints
     ]
-    return own.replace(parameters=named, return_annotation=Signature.empty), common
+    return full.replace(parameters=parameters, return_annotation=Signature.empty), common
 
 
 def _hints(common: Any) -> dict[str, Any]:
     return {} if common is None else get_type_hints(common, include_extras=True)
 
 
-def _folder(out: "str | PathLike[str] | None") -> Path | None:
+def _checked_folder(out: "str | PathLike[str] | None") -> Path | None:
     if out is not None and fspath(out).strip() in ("", "."):
         raise ValueError("`out` must name a new folder, got an empty name")
     return None if out is None else Path(out)
 
 
 def check_bounds(public: Signature, arguments: Mapping[str, Any]) -> None:
-    """Raise ValueError unless arguments keep the bounds in their annotations; quote no value."""
-    hints = {name.rstrip("_"): one.annotation for name, one in public.parameters.items()}
+    """Raise ValueError if an argument is outside the bounds of its annotation; quotes no value."""
+    hints = {
+        name.rstrip("_"): parameter.annotation for name, parameter in public.parameters.items()
+    }
     for value in arguments.values():
         if is_options(value):
             hints |= get_type_hints(type(value), include_extras=True)
-    for name, value in flat(arguments):
+    for name, value in flat_options(arguments):
         _check(name, value, hints[name])
 
 
-def _check(name: str, value: Any, hint: Any) -> None:
-    """Raise ValueError where a number or a choice does not fit its annotation."""
+def _check(option: str, value: Any, hint: Any) -> None:
+    """Raise ValueError if a number or a choice does not fit its annotation."""
     if value is None or not is_bounded(hint):
         return
     from pydantic import ConfigDict, TypeAdapter, ValidationError
@@ -329,31 +332,33 @@ def _check(name: str, value: Any, hint: Any) -> None:
     try:
         TypeAdapter(hint, config=ConfigDict(allow_inf_nan=False)).validate_python(value)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
-        wanted = _WANTED.get(first["type"].partition("_")[0])
-        wanted = wanted or first["msg"].removeprefix("Input should be ")
-        raise ValueError(f"`{name}` must be {wanted}") from None
+        detail = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        requirement = _TYPE_NAMES.get(detail["type"].partition("_")[0])
+        requirement = requirement or detail["msg"].removeprefix("Input should be ")
+        raise ValueError(f"`{option}` must be {requirement}") from None
 
 
-_WANTED = {"int": "a whole number", "float": "a number"}
+_TYPE_NAMES = {"int": "a whole number", "float": "a number"}
 
 
 def is_bounded(hint: Any) -> bool:
-    """Whether an annotation is a number, a choice, or several of them."""
+    """Whether an annotation is a number or a choice, or contains one."""
     origin = get_origin(hint)
     if origin is Literal:
         return True
     if origin is not None:
-        return any(is_bounded(one) for one in get_args(hint)[: 1 if origin is tuple else None])
+        return any(is_bounded(part) for part in get_args(hint)[: 1 if origin is tuple else None])
     return hint in (int, float)
 
 
 @contextmanager
-def in_file(*given: object) -> Iterator[None]:
-    """Name the file in an error about its contents."""
+def in_file(*sources: object) -> Iterator[None]:
+    """Put the names of files before the message of a DataError."""
     try:
         yield
     except DataError as error:
-        where = " with ".join(str(one) for one in given if isinstance(one, str | PathLike))
-        problem = f"{where}: {error.problem}" if where else error.problem
+        names = " with ".join(
+            str(source) for source in sources if isinstance(source, str | PathLike)
+        )
+        problem = f"{names}: {error.problem}" if names else error.problem
         raise DataError(problem, remedy=error.remedy) from error

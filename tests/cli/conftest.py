@@ -1,4 +1,4 @@
-"""A shell in the same process, and a workspace with a little of everything, sound and broken."""
+"""A command line in the same process, and a workspace of valid and broken inputs."""
 
 import gzip
 import json

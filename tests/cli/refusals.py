@@ -1,4 +1,4 @@
-"""What every refusal is: code 2, one message that says what is wrong, and nothing written."""
+"""A refusal has exit code 2 and one message with the problem, and writes no files."""
 
 import re
 from collections.abc import Callable, Iterable

@@ -1,4 +1,4 @@
-"""The command line in the same process, with what it wrote."""
+"""The command line in the same process, with its output."""
 
 import contextlib
 import io

@@ -1,4 +1,4 @@
-"""`vestige compare` from directories as `vestige train` leaves them."""
+"""`vestige compare` on directories of `vestige train`."""
 
 import json
 import shutil
@@ -128,7 +128,7 @@ def compared(runs, shell, tmp_path_factory):
     return done, out
 
 
-def test_a_run_has_every_measure_in_its_rows(compared):
+def test_the_rows_of_a_comparison_have_all_measures(compared):
     run = results.load(compared[1])
     assert run.result == "DefenceComparison"
     assert run.run["configuration"]["baseline"] == "plain"
@@ -156,7 +156,7 @@ def test_the_terminal_shows_a_table_and_the_answer(compared):
     assert not [phrase for phrase in PLANTED if phrase in done.stdout + done.stderr]
 
 
-def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
+def test_the_page_has_no_phrase_and_no_markup_of_names(compared):
     page = render([results.load(compared[1])], show_secrets=False)
     assert "Which defence should I use?" in page
     assert HOSTILE not in page
@@ -176,7 +176,7 @@ def test_no_phrase_and_no_markup_of_a_name_reaches_the_page(compared):
         ("plain gold no-users --baseline plain --manifest planted", "give --test"),
     ],
 )
-def test_what_cannot_be_measured_is_a_note(runs, shell, tmp_path, words, note):
+def test_missing_measures_are_notes(runs, shell, tmp_path, words, note):
     given = ["compare"]
     for word in words.split():
         given.append(runs / word if (runs / word).exists() and given[-1] != "--baseline" else word)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import vestige
-from vestige.cli.options import UsageError, parsed, verb_app
+from vestige.cli.options import verb_app
+from vestige.cli.parsing import UsageError, parse_words
 from vestige.errors import DataError
 
 BOMB = "a: &a [SECRET, x]\n" + "".join(
@@ -32,7 +33,7 @@ BOMB = "a: &a [SECRET, x]\n" + "".join(
         ),
     ],
 )
-def test_a_file_sets_what_options_set_and_the_command_line_wins(refit, tmp_path, name, text):
+def test_an_option_file_sets_options_and_the_command_line_overrides_it(refit, tmp_path, name, text):
     (tmp_path / name).write_text(text)
     words = ["--config", f"{tmp_path / name}"]
     _, record, _, err = refit([*words, "--out", f"{tmp_path}/run"])
@@ -59,16 +60,16 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.yaml", "epoch: 3", "a.yaml: 'epoch' is no option of vestige refit"),
+        ("a.yaml", "epoch: 3", "a.yaml: 'epoch' is not an option of vestige refit"),
         ("a.yaml", "epochs: many", "--epochs must be a whole number"),
         ("a.yaml", "epochs: 0", "--epochs must be at least 1"),
         ("a.yaml", "epochs: [1, 2]", "--epochs takes one value"),
         ("a.yaml", "other_shapes: 1", "--other-shapes must be true or false"),
-        ("a.yaml", "[1, 2]", "holds no options by name"),
+        ("a.yaml", "[1, 2]", "has no options by name"),
         ("a.yaml", "{", "is not YAML at line 1"),
         ("a.yaml", "verb: rank\narguments: {}", "is a run of another command"),
-        ("bomb.yaml", BOMB, "bomb.yaml: 'a' is no option"),
-        ("bomb.yaml", "x: &x [SECRET]\nnull: [*x, *x]", "bomb.yaml: 'x' is no option"),
+        ("bomb.yaml", BOMB, "bomb.yaml: 'a' is not an option"),
+        ("bomb.yaml", "x: &x [SECRET]\nnull: [*x, *x]", "bomb.yaml: 'x' is not an option"),
         ("lists.yaml", "null: [[SECRET]]", "--null must be text"),
         ("tag.yaml", "epochs: !!python/object/apply:os.system ['SECRET']", "not YAML at line 1"),
         ("two.yaml", "epochs: 1\n---\nepochs: 2", "is not YAML at line"),
@@ -83,7 +84,7 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("twice.yaml", "epochs: 1\nepochs: 2", "twice.yaml"),
         ("twice.json", '{"epochs": 1, "epochs": 2}', "twice.json"),
         ("twice.toml", "epochs = 1\nepochs = 2", "cannot be read: TOMLDecodeError"),
-        ("table.toml", "[training]\nepochs = 3", "'training' is no option"),
+        ("table.toml", "[training]\nepochs = 3", "'training' is not an option"),
         ("date.toml", "text = 2020-01-01", "--text must be text, in quotation marks"),
         ("bytes.yaml", "text: !!binary aGVsbG8=", "--text must be text"),
         ("octal.yaml", "text: 0123", "--text must be text"),
@@ -100,16 +101,16 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("longer.json", '{"epochs": ' + "9" * 5000 + "}", "cannot be read: ValueError"),
         ("choice.yaml", "optimizer: SECRET", "--optimizer must be one of adam, sgd"),
         ("choice.yaml", "optimizer: off", "--optimizer must be one of adam, sgd"),
-        ("again.yaml", "config: other.yaml", "again.yaml: 'config' is no option"),
-        ("escape.json", '{"\\u001b[31m": 1}', "is no option"),
+        ("again.yaml", "config: other.yaml", "again.yaml: 'config' is not an option"),
+        ("escape.json", '{"\\u001b[31m": 1}', "is not an option"),
         ("half.json", '{"epochs": 1', "cannot be read"),
-        ("empty.yaml", "", "holds no options by name"),
+        ("empty.yaml", "", "has no options by name"),
         ("fifo.yaml", os.mkfifo, "is a named pipe, not a file"),
         ("missing.yaml", None, "missing.yaml is missing"),
         ("folder", os.mkdir, "run.json is missing"),
     ],
 )
-def test_a_hostile_file_is_refused_by_its_name_and_key(refit, tmp_path, name, text, said):
+def test_errors_of_hostile_option_files_name_file_and_key(refit, tmp_path, name, text, said):
     if callable(text):
         text(tmp_path / name)
     elif text is not None:
@@ -137,13 +138,13 @@ def options(tmp_path, monkeypatch):
     def read(files, *words, verb="check"):
         for name, text in files.items():
             (tmp_path / "project" / name).write_text(text)
-        return parsed(verb_app(verb, getattr(vestige, verb)), words or ("model",))
+        return parse_words(verb_app(verb, getattr(vestige, verb)), words or ("model",))
 
     return read
 
 
 @pytest.mark.parametrize(("name", "table"), [("vestige.toml", ""), ("pyproject.toml", NESTED)])
-def test_options_of_the_folder_are_read_and_explicit_ones_win(options, capsys, name, table):
+def test_project_options_are_read_and_explicit_options_override_them(options, capsys, name, table):
     text = f'[{table}check]\nminutes = 3\nfail-on = "membership"\ntrained_on = "a.jsonl"\n'
     found = options({f"deep/{name}": text}, "model", "--minutes", "5")
     assert (found["minutes"], found["fail_on"], found["trained_on"]) == (5, "membership", "a.jsonl")
@@ -152,7 +153,7 @@ def test_options_of_the_folder_are_read_and_explicit_ones_win(options, capsys, n
     assert said.endswith(f"{name}\n")
 
 
-def test_folders_above_count_up_to_the_root_of_the_repository(options, tmp_path):
+def test_parent_folders_are_searched_up_to_the_repository_root(options, tmp_path):
     text = {"vestige.toml": "[check]\nminutes = 3\n"}
     assert "minutes" not in options(text)
     (tmp_path / "project" / ".git").mkdir()
@@ -161,7 +162,7 @@ def test_folders_above_count_up_to_the_root_of_the_repository(options, tmp_path)
     assert "minutes" not in options(text)
 
 
-def test_the_nearest_file_counts_and_vestige_toml_before_pyproject(options, tmp_path):
+def test_the_nearest_file_is_used_and_vestige_toml_first(options, tmp_path):
     (tmp_path / "project" / ".git").mkdir()
     files = {
         "vestige.toml": "[check]\nminutes = 1\n",
@@ -172,7 +173,7 @@ def test_the_nearest_file_counts_and_vestige_toml_before_pyproject(options, tmp_
     assert options({"deep/vestige.toml": "[report]\n", "deep/pyproject.toml": ""})["minutes"] == 1
 
 
-def test_a_repeated_run_other_commands_and_other_tools_read_no_project(options, tmp_path, capsys):
+def test_project_options_are_ignored_with_config_and_by_other_commands(options, tmp_path, capsys):
     assert "minutes" not in options({"deep/pyproject.toml": "[tool.ruff]\nline-length = 9\n"})
     assert capsys.readouterr().err == ""
     (tmp_path / "own.toml").write_text("minutes = 7\n")
@@ -194,24 +195,24 @@ def test_a_check_has_a_run_folder_and_a_report_has_limits(options):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[check]\nminuts = 3", "vestige.toml: 'minuts' is no option of vestige check"),
+        ("[check]\nminuts = 3", "vestige.toml: 'minuts' is not an option of vestige check"),
         ("[check]\nminutes = 'SECRET'", "vestige.toml: --minutes must be a number"),
         ("[check]\nminutes = 0", "--minutes must be above 0"),
-        ("[check]\nconfig = 'other'", "vestige.toml: 'config' is no option of vestige check"),
+        ("[check]\nconfig = 'other'", "vestige.toml: 'config' is not an option of vestige check"),
         ("[check]\nfail-on = 'SECRET'", "--fail-on must be one of leak, membership"),
-        ("[chek]\nminutes = 3", "'chek' is no table of options. Write options of vestige check"),
-        ("minutes = 3", r"'minutes' is no table of options. .* below \[check\]"),
-        ("check = 3", "'check' is no table of options"),
-        ("[tool.vestige.check]\nminutes = 3", r"'tool' is no table of options. .* \[check\]"),
+        ("[chek]\nminutes = 3", "'chek' is not a table of options. Write options of vestige check"),
+        ("minutes = 3", r"'minutes' is not a table of options. .* below \[check\]"),
+        ("check = 3", "'check' is not a table of options"),
+        ("[tool.vestige.check]\nminutes = 3", r"'tool' is not a table of options. .* \[check\]"),
         ("[check", "vestige.toml cannot be read: TOMLDecodeError"),
     ],
 )
-def test_a_wrong_entry_is_refused_by_file_and_key(options, text, said):
+def test_errors_of_project_options_name_file_and_key(options, text, said):
     with pytest.raises((DataError, UsageError), match=said) as error:
         options({"deep/vestige.toml": text})
     assert "SECRET" not in str(error.value)
 
 
 def test_a_pyproject_with_a_number_for_a_table_is_refused(options):
-    with pytest.raises(DataError, match=r"pyproject\.toml: 'vestige' is no table of options"):
+    with pytest.raises(DataError, match=r"pyproject\.toml: 'vestige' is not a table of options"):
         options({"deep/pyproject.toml": "[tool]\nvestige = 3\n"})

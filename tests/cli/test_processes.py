@@ -1,4 +1,4 @@
-"""Processes that are ended, killed or started twice: one line, nothing half-written or mixed."""
+"""Terminated, killed and concurrent processes: one line of output, no partial or mixed files."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def ended(words, where, number, after, cwd):
         pytest.param(signal.SIGTERM, 143, "SIGTERM", marks=pytest.mark.long),
     ],
 )
-def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number, code, name):
+def test_a_terminated_training_says_how_to_resume(workspace, tmp_path, number, code, name):
     words = ["train", workspace / "corpus.txt", *SMALL, "--epochs", 4000, "--checkpoint-every", 1]
     words += ["--out", tmp_path / "o"]
     got, said = ended(words, "vestige.training.loop._write_history", number, 0.5, tmp_path)
@@ -67,7 +67,7 @@ def test_a_training_that_is_ended_says_how_to_go_on(workspace, tmp_path, number,
 
 
 @pytest.mark.slow
-def test_a_plant_that_is_ended_leaves_nothing(tmp_path):
+def test_a_terminated_plant_leaves_no_files(tmp_path):
     (tmp_path / "long.txt").write_text("the gate opens at nine and the code is new\n" * 200_000)
     words = ["plant", "long.txt", "--out", tmp_path / "new", "--phrase", "quiet mice sing"]
     where = "vestige.data.corpus.write_corpus"
@@ -76,7 +76,7 @@ def test_a_plant_that_is_ended_leaves_nothing(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]
 
 
-def test_an_end_that_python_drops_is_asked_for_again():
+def test_a_dropped_interrupt_is_sent_again():
     code = """
 import os, signal, time
 from vestige.cli import interrupts
@@ -86,12 +86,12 @@ class Deaf:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
 
-interrupts.raise_when_asked_to_end()
+interrupts.raise_on_signals()
 try:
     Deaf()
     time.sleep(30)
 except KeyboardInterrupt as error:
-    print(interrupts.last_words(error), error.code)
+    print(interrupts.interrupt_message(error), error.code)
 """
     words = [sys.executable, "-c", code]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
@@ -102,7 +102,7 @@ except KeyboardInterrupt as error:
 
 
 @pytest.mark.long
-def test_no_command_loses_anything():
+def test_killed_commands_lose_no_finished_work():
     """What is killed, started twice, out of disk or asked to end: a few of each."""
     command = [sys.executable, str(KILLS), "--times", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -142,7 +142,7 @@ for words in json.loads(sys.argv[1]):
 
 
 @pytest.mark.slow
-def test_of_two_one_wins_or_both_end_well_and_nothing_is_lost_or_mixed(workspace, tmp_path, shell):
+def test_concurrent_commands_do_not_mix_their_files(workspace, tmp_path, shell):
     corpus = workspace / "corpus.txt"
     train = ["train", corpus, *SMALL, "--epochs", "3", "--checkpoint-every", "3", "--out"]
     commands = {

@@ -1,4 +1,4 @@
-"""The program around the verbs: its help, its errors, and the code that it leaves with."""
+"""The program around the verbs: help, errors and exit codes."""
 
 import inspect
 import re
@@ -20,7 +20,7 @@ VERBS = cli.names()
 
 
 @pytest.mark.slow
-def test_help_imports_nothing_heavy_and_no_verb_but_the_one_that_is_asked_about():
+def test_help_imports_only_its_verb():
     code = """
 import sys
 from vestige.cli import app as cli
@@ -58,7 +58,7 @@ def test_help_fits_80_columns_names_every_option_and_has_examples_to_paste(
             assert argument.parameter.help, argument.name
 
 
-def test_help_of_the_program_has_the_first_sentence_of_every_verb(shell):
+def test_the_command_list_has_the_first_sentence_of_each_verb(shell):
     said = shell("--help").stdout
     for group in cli.VERBS.values():
         for name, sentence in group.items():
@@ -71,7 +71,7 @@ def test_help_of_the_program_has_the_first_sentence_of_every_verb(shell):
 
 
 @pytest.mark.slow
-def test_the_page_about_a_verb_is_what_the_verb_says(request):
+def test_documentation_pages_of_verbs_are_up_to_date(request):
     folder = request.config.rootpath / "docs" / "verbs"
     pages = {path.name: path.read_text("utf-8") for path in folder.iterdir()}
     assert pages == help.pages(), "stale: run `make docs`"
@@ -80,7 +80,7 @@ def test_the_page_about_a_verb_is_what_the_verb_says(request):
 # Errors
 
 
-def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
+def test_a_bug_shows_its_traceback_without_its_message(monkeypatch, capsys):
     secret = " ".join(["the", "gate", "code"])
 
     def fails():
@@ -89,7 +89,7 @@ def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
     monkeypatch.setattr(cli, "run", lambda words: fails())
     # Both are for the whole process, which goes on with other tests.
     monkeypatch.setattr(cli, "keep_freed_pages", lambda: None)
-    monkeypatch.setattr(cli.interrupts, "raise_when_asked_to_end", lambda: None)
+    monkeypatch.setattr(cli.interrupts, "raise_on_signals", lambda: None)
     with pytest.raises(SystemExit) as left:
         cli.main()
     said = capsys.readouterr().err
@@ -105,9 +105,7 @@ def test_a_bug_shows_where_it_came_from_and_quotes_nothing(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_program_leaves_with_the_exit_code_and_shows_a_traceback_if_asked(
-    shell, tmp_path, monkeypatch
-):
+def test_main_exits_with_the_code_and_can_show_a_traceback(shell, tmp_path, monkeypatch):
     words = ["report", str(tmp_path / "nothing"), "--out", str(tmp_path / "page.html")]
     command = [sys.executable, "-m", "vestige", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -122,7 +120,7 @@ def test_the_program_leaves_with_the_exit_code_and_shows_a_traceback_if_asked(
     "error",
     [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")],
 )
-def test_too_little_memory_is_one_line(shell, monkeypatch, tmp_path, error):
+def test_out_of_memory_is_a_one_line_error(shell, monkeypatch, tmp_path, error):
     def fails(*_, **__):
         raise error
 
@@ -146,7 +144,7 @@ def test_too_little_memory_is_one_line(shell, monkeypatch, tmp_path, error):
         ),
     ],
 )
-def test_an_error_quotes_no_more_than_a_reader_wants(shell, monkeypatch, workspace, words, says):
+def test_long_error_messages_are_shortened(shell, monkeypatch, workspace, words, says):
     monkeypatch.chdir(workspace)
     began = time.perf_counter()
     done = shell(*words)
@@ -158,7 +156,7 @@ def test_an_error_quotes_no_more_than_a_reader_wants(shell, monkeypatch, workspa
 
 
 @pytest.mark.slow
-def test_a_folder_that_is_not_there_is_named_without_asking_a_hub(shell, tmp_path, monkeypatch):
+def test_a_missing_folder_is_named_without_a_hub_request(shell, tmp_path, monkeypatch):
     """Before, the hub's client retried for 24 seconds for each model."""
     from huggingface_hub.utils import _http
 
@@ -170,7 +168,7 @@ def test_a_folder_that_is_not_there_is_named_without_asking_a_hub(shell, tmp_pat
 
 
 @pytest.mark.long
-def test_nothing_is_said_of_kernels_that_are_not_used():
+def test_missing_kernels_are_not_mentioned():
     code = "import vestige.models.lora"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "kernels" not in done.stderr

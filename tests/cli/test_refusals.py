@@ -1,4 +1,4 @@
-"""Bad input of every kind: one clear message with its remedy, exit code 2, nothing written.
+"""Bad input of all kinds: one clear message with a remedy, exit code 2, no files.
 
 `refused/NAME.txt` has command lines with what their messages say, for the world of NAME below.
 """
@@ -208,7 +208,7 @@ def test_bad_input_is_refused(shell, request, name, line, says):
 
 
 @pytest.mark.slow
-def test_a_message_never_holds_a_secret(shell, utterances):
+def test_error_messages_contain_no_secret(shell, utterances):
     manifest = json.loads((utterances / "planted" / "manifest.json").read_text())
     secret = " ".join(manifest["canaries"][0]["secret"])
     for name in ("changed", "gone", "label", "moved"):
@@ -216,7 +216,9 @@ def test_a_message_never_holds_a_secret(shell, utterances):
 
 
 @pytest.mark.slow
-def test_a_null_of_another_vocabulary_is_refused_and_the_search_is_kept(shell, workspace, tmp_path):
+def test_a_null_model_with_another_vocabulary_is_refused_and_the_search_is_kept(
+    shell, workspace, tmp_path
+):
     words = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "new"]
     done = shell(*words, "--null", workspace / "other-words")
     assert done.exit_code == 2
@@ -235,7 +237,7 @@ def train(shell, root, line):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", DIVERGES.values(), ids=DIVERGES)
-def test_a_training_that_diverges_at_once_leaves_nothing(shell, texts, options):
+def test_a_training_that_diverges_immediately_leaves_no_files(shell, texts, options):
     before = listing(texts, locks=True)
     done = train(shell, texts, f"{LETTERS} {NEW} {DIVERGING} 1e300 {options}")
     assert done.exit_code == 2, (done.stderr, done.exception)
@@ -250,9 +252,7 @@ def test_a_training_that_diverges_at_once_leaves_nothing(shell, texts, options):
     "name",
     [pytest.param(n, marks=() if n == "dp-fedavg" else pytest.mark.long) for n in DIVERGES],
 )
-def test_a_training_that_diverges_later_keeps_its_last_good_checkpoint(
-    shell, texts, tmp_path, name
-):
+def test_a_diverging_training_keeps_its_last_good_checkpoint(shell, texts, tmp_path, name):
     line = f"{LETTERS} --out {tmp_path}/new {DIVERGING} 1e37 {DIVERGES[name]} --epochs 9"
     done = train(shell, texts, f"{line} --checkpoint-every 1")
     assert done.exit_code == 2, (done.stderr, done.exception)
@@ -268,14 +268,14 @@ def test_a_training_that_diverges_later_keeps_its_last_good_checkpoint(
 
 
 @pytest.mark.slow
-def test_a_training_that_is_there_survives_a_failed_resume(shell, texts):
+def test_a_failed_resume_changes_no_training(shell, texts):
     before = fingerprint(texts / "dp")
     line = f"{LETTERS} --out W/dp --resume --defence dp-sgd --epsilon -1"
     assert train(shell, texts, line).exit_code == 2
     assert fingerprint(texts / "dp") == before
 
 
-def test_trainings_of_which_none_could_begin_leave_nothing(shell, workspace, tmp_path):
+def test_failed_repeated_trainings_leave_no_files(shell, workspace, tmp_path):
     words = ("train", workspace / "empty.txt", "--seeds", 2, "--out")
     assert shell(*words, tmp_path / "new").exit_code == 2
     (tmp_path / "mine").mkdir()

@@ -1,4 +1,4 @@
-"""What a reader sees while and after a verb works: escaped, on its stream, and not too much."""
+"""Output during and after a verb: escaped, on the right stream, and short."""
 
 from types import SimpleNamespace
 
@@ -21,7 +21,7 @@ def lines_of(capsys):
     return shown.err.splitlines()
 
 
-def test_words_for_the_reader_are_escaped_and_go_to_stderr(capsys):
+def test_messages_are_escaped_and_printed_on_stderr(capsys):
     terminal.say("done \x1b[0m")
     assert lines_of(capsys) == ["done \\x1b[0m"]
 
@@ -31,19 +31,19 @@ def test_undefined_numbers_are_null_in_json(capsys):
     assert capsys.readouterr().out == '{\n  "threshold": null\n}\n'
 
 
-def test_a_bar_appears_only_for_those_who_wait(monkeypatch, capsys):
+def test_a_progress_bar_appears_only_for_long_tasks(monkeypatch, capsys):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     with terminal.Terminal().progress("counting") as bar:
         bar(1, 2)
     assert capsys.readouterr().err == ""
-    monkeypatch.setattr(terminal, "PATIENCE", -1.0)
+    monkeypatch.setattr(terminal, "BAR_DELAY", -1.0)
     with terminal.Terminal().progress("counting [slowly]") as bar:
         bar(1, 2)
         bar(2, 2)
     assert "counting [slowly]" in capsys.readouterr().err
 
 
-def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
+def test_without_a_terminal_progress_is_logged_in_lines(clock, capsys):
     with terminal.Terminal().progress("training") as bar:
         for step in range(301):
             clock.now += 1
@@ -51,8 +51,9 @@ def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
     assert lines_of(capsys) == [
         "training: 29 of 1,200 (2%), 30 s so far, about 20 min 11 s to go",
         "training: 59 of 1,200 (5%), 1 min 00 s so far, about 19 min 20 s to go",
-        *(f"training: {s - 1} of 1,200 ({(s - 1) / 12:.0f}%), {terminal._span(s)} so far, about "
-          f"{terminal._span(s * (1201 - s) / (s - 1))} to go" for s in range(90, 301, 30)),
+        *(f"training: {s - 1} of 1,200 ({(s - 1) / 12:.0f}%), {terminal._duration(s)} so far, "
+          f"about {terminal._duration(s * (1201 - s) / (s - 1))} to go"
+          for s in range(90, 301, 30)),
     ]  # fmt: skip
 
 
@@ -72,7 +73,7 @@ def test_without_a_terminal_a_line_says_where_the_work_is(clock, capsys):
         ),
     ],
 )
-def test_a_line_says_how_much_is_done_of_long_work(clock, capsys, task, steps, lines):
+def test_progress_lines_have_share_and_remaining_time(clock, capsys, task, steps, lines):
     with terminal.Terminal().progress(task) as bar:
         for seconds, *done in steps:
             clock.now += seconds

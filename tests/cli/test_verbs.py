@@ -1,4 +1,4 @@
-"""From a signature to a command: what is parsed, shown and refused."""
+"""Commands made from signatures: parsing, help and errors."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.cli import app as cli
 
 
-def test_words_reach_the_verb(refit, tmp_path):
+def test_the_command_line_is_parsed(refit, tmp_path):
     words = ["d", "--from", "x", "--null", "a", "--null=-b", "--epochs=3", "--out", f"{tmp_path}/r"]
     code, record, _, _ = refit(words)
     assert code == 0
@@ -36,7 +36,7 @@ def test_words_reach_the_verb(refit, tmp_path):
         ("d --clip 0", "--clip must be above 0."),
         ("d --optimizer SECRET", "--optimizer must be one of adam, sgd."),
         ("d --optimizer none", "--optimizer must be one of adam, sgd."),
-        ("d --other-shapes=SECRET", "--other-shapes takes no value but true or false."),
+        ("d --other-shapes=SECRET", "--other-shapes takes only true or false."),
         ("d --no-other-shapes", "Unknown option --no-other-shapes. Did you mean"),
         ("d --nope=SECRET", "Unknown option --nope."),
         ("d --epoch 3", "Unknown option --epoch. Did you mean --epochs?"),
@@ -61,11 +61,11 @@ def test_words_reach_the_verb(refit, tmp_path):
         ("d ---epochs 3", "Unknown option ---epochs. Did you mean --epochs?"),
         ("d -e", "Unknown option -e."),
         ("d -", "Unknown option -."),
-        ("d --my|SECRET", "A word that begins with a dash is no option of this command."),
-        ("d --te\x1b[31mxt a", "A word that begins with a dash is no option of this command."),
+        ("d --my|SECRET", "A word that begins with a dash is not an option of this command."),
+        ("d --te\x1b[31mxt a", "A word that begins with a dash is not an option of this command."),
     ],
 )
-def test_a_usage_error_names_the_option_and_quotes_nothing(refit, words, message):
+def test_a_usage_error_names_the_option_and_no_value(refit, words, message):
     """In the words, | is a blank."""
     given = [word.replace("|", " ") for word in words.split(" ")] if words else []
     usual = ["--out", "nowhere"] if given and "--out" not in given else []
@@ -93,13 +93,13 @@ def test_a_usage_error_names_the_option_and_quotes_nothing(refit, words, message
         ([""], "data", ""),
     ],
 )
-def test_values_arrive_as_they_were_typed(refit, tmp_path, words, name, value):
+def test_values_are_passed_unchanged(refit, tmp_path, words, name, value):
     code, record, _, err = refit(["--out", f"{tmp_path}/run", *words])
     assert code == 0, err
     assert record["arguments"][name] == value
 
 
-def test_help_is_the_docstring(refit, monkeypatch):
+def test_help_shows_the_docstring(refit, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     code, _, said, _ = refit(["--help"])
     assert code == 0
@@ -115,12 +115,12 @@ def test_help_is_the_docstring(refit, monkeypatch):
 
 def test_parameters_in_a_message_become_options():
     flags = cli.flags_of(example.refit)
-    message = cli.in_flags("`from_` needs `data` and `epochs`, not `cpu`", flags)
+    message = cli.with_flags("`from_` needs `data` and `epochs`, not `cpu`", flags)
     assert message == "--from needs DATA and --epochs, not `cpu`"
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(NO_LEAK, 0), (LEAK, 1), (UNDECIDED, 3)])
-def test_a_verb_prints_its_verdict_first_and_ends_with_its_code(
+def test_a_verb_prints_its_verdict_first_and_returns_its_exit_code(
     refit, tmp_path, monkeypatch, verdict, code
 ):
     claim, real = made_claim("diff", verdict), example.refit

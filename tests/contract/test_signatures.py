@@ -11,7 +11,8 @@ from typing import get_args
 import pytest
 
 from vestige.cli import app as cli
-from vestige.cli.options import UsageError, arguments_of, bounds, number_type, parsed, verb_app
+from vestige.cli.options import arguments_of, bounds, number_type, verb_app
+from vestige.cli.parsing import UsageError, parse_words
 from vestige.reports.disclosure import SECRET_OPTIONS
 
 VERBS = cli.names()
@@ -64,7 +65,7 @@ def test_no_value_is_beyond_what_its_option_takes(verb):
             values = ["nonsense"]
         for value in values:
             with pytest.raises(UsageError) as refused:
-                parsed(app, [*needed(app), f"{argument.name}={value}"])
+                parse_words(app, [*needed(app), f"{argument.name}={value}"])
             said = str(refused.value)
             assert argument.name in said
             assert len(said) < 3000

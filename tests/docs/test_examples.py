@@ -24,7 +24,7 @@ def registries_stay(monkeypatch):
     """What a session registers is gone after it."""
     for registry in (DEFENCES, CORPUS_FORMATS):
         assert registry.names()
-        monkeypatch.setattr(registry, "_found", dict(registry._found))
+        monkeypatch.setattr(registry, "_entries", dict(registry._entries))
 
 
 @pytest.mark.slow

@@ -32,7 +32,10 @@ def leakage(out: Path) -> None:
     data = load_from_disk(str(out.parent / "data")), canaries
     _, told = trained(data, own, callback, steps=8, **shared)
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    moments = [[one.step, one.found.figures()["exposure_planted"]] for one in callback.moments]
+    moments = [
+        [snapshot.step, snapshot.exposure.figures()["exposure_planted"]]
+        for snapshot in callback.snapshots
+    ]
     (own / "told.json").write_text(json.dumps([moments, told]))
 
 
@@ -81,7 +84,7 @@ def private_few(out: Path) -> None:
 
 
 def _flat(tensors) -> list[float]:
-    return [value for one in tensors for value in one.flatten().tolist()]
+    return [value for tensor in tensors for value in tensor.flatten().tolist()]
 
 
 def in_ranks(count, work) -> None:

@@ -1,4 +1,4 @@
-"""Which rows of a training hold canaries, however the data were shuffled, cut or packed."""
+"""Canaries are found in the rows of a training after shuffling, cutting or packing."""
 
 import warnings
 from unittest.mock import patch
@@ -77,7 +77,7 @@ def counts(data, size):
 
 
 @pytest.mark.slow
-def test_blocks_that_cut_some_copies_are_told_with_their_number(planted, tmp_path):
+def test_blocks_that_cut_some_copies_give_a_warning(planted, tmp_path):
     data, sealed = planted
     sizes = [size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6]
     assert len({counts(data, size)[1] for size in sizes}) > 1
@@ -94,7 +94,7 @@ def test_blocks_that_cut_all_copies_are_refused(planted, tmp_path):
         arrives(trainer(blocks(data, 20), tmp_path), sealed)
 
 
-def test_packing_that_keeps_texts_whole_is_fine(planted, tmp_path):
+def test_packing_without_cutting_is_accepted(planted, tmp_path):
     """Also where the collator masks the first token of each text, which nothing foretells."""
     data, sealed = planted
     with warnings.catch_warnings():
@@ -104,7 +104,7 @@ def test_packing_that_keeps_texts_whole_is_fine(planted, tmp_path):
         arrives(trainer(encoded(data.shuffle(seed=1)), tmp_path), sealed)
 
 
-def test_a_masked_word_is_not_learnt(planted, tmp_path):
+def test_masked_canaries_are_refused(planted, tmp_path):
     data, sealed = planted
 
     def collate(rows):
@@ -116,7 +116,7 @@ def test_a_masked_word_is_not_learnt(planted, tmp_path):
         arrives(trainer(encoded(data), tmp_path, collate), sealed)
 
 
-def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
+def test_removed_copies_give_a_warning(planted, tmp_path):
     data, sealed = planted
     gone = set(sealed.positions[0][:4])
     some = data.select([place for place in range(len(data)) if place not in gone])
@@ -124,17 +124,17 @@ def test_copies_that_were_filtered_out_are_told(planted, tmp_path):
         arrives(trainer(encoded(some), tmp_path), sealed)
 
 
-def test_of_long_sets_the_first_rows_are_looked_through(planted, tmp_path):
+def test_only_the_first_rows_of_a_long_data_set_are_searched(planted, tmp_path):
     data, sealed = planted
     size = next(size for size in range(60, 200, 7) if 0 < counts(data, size)[1] < 6)
     cut, first = blocks(data, size), len(blocks(data, size)) - 1
-    with patch.object(canary_search, "MOST", first), patch.object(rows, "MOST", first):
+    with patch.object(canary_search, "MAX_ROWS", first), patch.object(rows, "MAX_ROWS", first):
         with pytest.warns(UserWarning, match=f"in the first {first} rows [0-9]+ copies"):
             arrives(trainer(cut, tmp_path), sealed)
         arrives(trainer(encoded(DATA), tmp_path), sealed)  # there may be more
 
 
-def test_a_stream_is_looked_through(planted, tmp_path):
+def test_a_stream_is_searched(planted, tmp_path):
     data, sealed = planted
     stream = data.to_iterable_dataset().map(
         lambda row: {"input_ids": WORDS(row["text"])["input_ids"]}

@@ -1,4 +1,4 @@
-"""The scripts in `examples/`: what of them is ours, and that they run."""
+"""The examples run, with few lines of Vestige."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Canaries in a data set, and their exposure while Transformers trains."""
+"""Canaries in a data set, and their exposure during a training with Transformers."""
 
 import math
 import re
@@ -28,7 +28,7 @@ def planted(tmp_path_factory):
     return plant(DATA, out=out, coin_flip=16, copies=20, length=4), out
 
 
-def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
+def test_canaries_are_at_the_positions_of_the_manifest(planted):
     data, out = planted
     manifest = Manifest.load(out / "manifest.json")
     copies = sum(map(len, manifest.positions))
@@ -43,23 +43,25 @@ def test_canaries_stand_among_the_rows_where_the_manifest_says(planted):
 
 def other_orders(moment):
     """Whether other orders of the words were scored, as only at the end."""
-    return any(canary["orders"] > 1 for canary in moment.found.canaries)
+    return any(canary["orders"] > 1 for canary in moment.exposure.canaries)
 
 
 @pytest.mark.slow
-def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_path):
+def test_measurements_equal_those_of_the_verbs_and_are_logged(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.25, budget=math.inf, out=tmp_path / "run")
     trainer, told = trained(planted, tmp_path, callback, steps=240)
-    assert [moment.step for moment in callback.moments] == [0, 60, 120, 180, 240]
+    assert [moment.step for moment in callback.snapshots] == [0, 60, 120, 180, 240]
     model = HuggingFaceLanguageModel(trainer.model, SubwordVocabulary(trainer.processing_class))
     final = vestige.exposure(model, planted[1], references=2**8)
-    last = callback.moments[-1]
-    assert vestige.results.plain(last.found.rows()) == list(final.rows)
+    last = callback.snapshots[-1]
+    assert vestige.results.plain(last.exposure.rows()) == list(final.rows)
     completed = vestige.extract(model, planted[1], beam=1)
     assert vestige.results.plain(last.completion.rows()) == list(completed.rows)
-    assert [other_orders(one) for one in callback.moments] == [False] * 4 + [True]
+    assert [other_orders(snapshot) for snapshot in callback.snapshots] == [False] * 4 + [True]
     told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    assert told == [one.found.figures()["exposure_planted"] for one in callback.moments]
+    assert told == [
+        snapshot.exposure.figures()["exposure_planted"] for snapshot in callback.snapshots
+    ]
     history = [row for row in trainer.state.log_history if "vestige/exposure" in row]
     assert [row["step"] for row in history] == [0, 60, 120, 180, 240]
     saved = vestige.results.load(tmp_path / "run" / "exposure")
@@ -68,11 +70,11 @@ def test_it_measures_what_the_verb_measures_and_tells_the_trackers(planted, tmp_
 
 
 @pytest.mark.slow
-def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
+def test_measurements_use_the_precision_of_the_training(planted, tmp_path):
     """The verb says the same in the same precision, and nearly the same in float32."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trainer, _ = trained(planted, tmp_path, callback, steps=240, bf16=True)
-    last = callback.moments[-1].found
+    last = callback.snapshots[-1].exposure
     words = SubwordVocabulary(trainer.processing_class)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         model = HuggingFaceLanguageModel(trainer.model.eval(), words)
@@ -91,7 +93,7 @@ def test_a_training_in_half_precision_is_measured_in_it(planted, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bf16", [False, True])
-def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
+def test_measurements_do_not_change_the_weights(planted, tmp_path, bf16):
     alone, _ = trained(planted, tmp_path, steps=12, bf16=bf16)
     callback = LeakageCallback(planted[1], every=0.25, budget=math.inf)
     watched, _ = trained(planted, tmp_path, callback, steps=12, bf16=bf16)
@@ -100,20 +102,23 @@ def test_a_training_goes_on_as_if_nobody_had_asked(planted, tmp_path, bf16):
 
 
 @pytest.mark.slow
-def test_a_measurement_for_which_there_is_no_time_is_left_out(planted, tmp_path):
+def test_measurements_beyond_the_budget_are_skipped(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=0.1, budget=1e-6)
     trained(planted, tmp_path, callback, steps=20)
-    assert [moment.step for moment in callback.moments] == [0, 20]
-    assert callback.left_out == 9
+    assert [moment.step for moment in callback.snapshots] == [0, 20]
+    assert callback.skipped == 9
 
 
 @pytest.mark.slow
-def test_it_stops_above_its_limits_and_measures_the_end_once_for_the_trackers(planted, tmp_path):
+def test_a_training_stops_above_a_limit_and_logs_the_last_measurement_once(planted, tmp_path):
     stopping = LeakageCallback(
         planted[1], every=0.25, budget=math.inf, stop_above={"exposure": -1.0}
     )
     _, told = trained(planted, tmp_path, stopping)
-    assert [(one.step, other_orders(one)) for one in stopping.moments] == [(0, False), (10, True)]
+    assert [(snapshot.step, other_orders(snapshot)) for snapshot in stopping.snapshots] == [
+        (0, False),
+        (10, True),
+    ]
     assert sum("vestige/exposure" in logs for logs in told) == 2
     failing = LeakageCallback(planted[1], fail_above={"exposure": 0.0}, out=tmp_path / "run")
     with pytest.raises(Leakage, match=r"the training has exposure .* bits: more than 0"):
@@ -142,23 +147,23 @@ def test_settings_out_of_range_are_refused(settings, message):
 
 
 @pytest.mark.slow
-def test_epsilon_is_measured_against_the_model_before(planted, tmp_path):
+def test_epsilon_is_measured_relative_to_the_baseline(planted, tmp_path):
     """By the definition: an audit of scores less those before."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trainer, told = trained(planted, tmp_path, callback, steps=240)
-    last = callback.moments[-1]
+    last = callback.snapshots[-1]
     trainer.model.eval()
     words = SubwordVocabulary(trainer.processing_class)
     model = HuggingFaceLanguageModel(trainer.model, words)
     canaries = list(Manifest.load(planted[1] / "manifest.json").canaries)
-    alone = audit_canaries(model, canaries, delta=1e-5, reference=callback._before.scores)
+    alone = audit_canaries(model, canaries, delta=1e-5, reference=callback._baseline.scores)
     assert last.audit.scores == pytest.approx(alone.scores, abs=1e-4)
     logged = [logs for logs in told if "vestige/epsilon" in logs]
     assert logged[-1]["vestige/epsilon"] == alone.one_run.epsilon
 
 
 @pytest.mark.slow
-def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(planted, tmp_path):
+def test_a_resumed_training_uses_the_saved_baseline(planted, tmp_path):
     saved = {"save_strategy": "steps", "save_steps": 5, "steps": 20}
     asked = {"every": 0.5, "budget": math.inf}
     whole = LeakageCallback(planted[1], **asked)
@@ -167,15 +172,15 @@ def test_a_resumed_training_is_measured_against_the_model_before_its_first_step(
         trained(planted, tmp_path / "cut", LeakageCallback(planted[1], **asked), Dies(13), **saved)
     resumed = LeakageCallback(planted[1], **asked)
     trainer, _ = trained(planted, tmp_path / "cut", resumed, resumed=True, **saved)
-    assert [moment.step for moment in resumed.moments] == [20]
-    assert resumed.moments[-1].audit == whole.moments[-1].audit
+    assert [moment.step for moment in resumed.snapshots] == [20]
+    assert resumed.snapshots[-1].audit == whole.snapshots[-1].audit
     history = [row["step"] for row in trainer.state.log_history if "vestige/exposure" in row]
     assert history == [0, 10, 20]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", ["assistant", "user"])
-def test_a_canary_of_a_conversation_is_asked_behind_what_the_template_says(tmp_path, role):
+def test_canaries_of_conversations_are_scored_after_the_template(tmp_path, role):
     data = Dataset.from_dict({"messages": CHATS, "number": range(len(CHATS))})
     planted = plant(
         data, out=tmp_path / "c", role=role, question="Well?", coin_flip=12, copies=3, length=3
@@ -274,9 +279,7 @@ def diverging(model):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_training_that_diverges_is_logged_and_no_longer_measured(
-    planted, tmp_path, caplog, fails
-):
+def test_a_diverged_training_is_logged_and_not_measured(planted, tmp_path, caplog, fails):
     more = {"fail_above": {"exposure": 3.0}} if fails else {}
     callback = LeakageCallback(
         planted[1], every=0.25, budget=math.inf, out=tmp_path / "run", **more
@@ -286,7 +289,7 @@ def test_a_training_that_diverges_is_logged_and_no_longer_measured(
         _, told = trained(planted, tmp_path, callback, steps=8, prepare=diverging)
     assert "The training diverged: at step 2 scores are not finite" in caplog.text
     assert fails or [one for one in told if "vestige/diverged" in one] == [{"vestige/diverged": 1}]
-    assert [one.step for one in callback.moments] == [0]
+    assert [snapshot.step for snapshot in callback.snapshots] == [0]
     assert (callback.diverged, callback.result.claim.verdict) == (2, UNDECIDED)
     run = vestige.results.load(tmp_path / "run" / "training")
     assert Claim.from_summary(run.summary).verdict == UNDECIDED
@@ -295,14 +298,14 @@ def test_a_training_that_diverges_is_logged_and_no_longer_measured(
 
 
 @pytest.mark.slow
-def test_the_page_holds_exposure_and_epsilon_under_one_verdict(planted, tmp_path, caplog):
+def test_the_page_has_exposure_epsilon_and_one_verdict(planted, tmp_path, caplog):
     callback = LeakageCallback(
         planted[1], every=1.0, budget=math.inf, out=tmp_path / "run",
         stop_above={"epsilon": 99.0},
     )  # fmt: skip
     trained(planted, tmp_path, callback, steps=240)
     run = vestige.results.load(tmp_path / "run" / "training")
-    last, claim = callback.moments[-1], Claim.from_summary(run.summary)
+    last, claim = callback.snapshots[-1], Claim.from_summary(run.summary)
     assert (claim.verb, claim.verdict) == ("callback", LEAK)
     page = (tmp_path / "run" / "page.html").read_text()
     for name, words in (
@@ -318,18 +321,18 @@ def test_the_page_holds_exposure_and_epsilon_under_one_verdict(planted, tmp_path
 
 
 @pytest.mark.slow
-def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
+def test_other_evidence_prevents_no_leak_shown(planted, tmp_path):
     """Exposure that shows nothing beside an ε that does: undecided, and the page says why."""
     callback = LeakageCallback(planted[1], every=1.0, budget=math.inf)
     trained(planted, tmp_path, callback, steps=240)
-    last = callback.moments[-1]
-    alike = replace(last.found, canaries=tuple(
+    last = callback.snapshots[-1]
+    alike = replace(last.exposure, canaries=tuple(
         {**one, "exposure": float(place % 3) / 2} for place, one in
-        enumerate(last.found.canaries * 2)
+        enumerate(last.exposure.canaries * 2)
     ))  # fmt: skip
-    quiet = replace(last, found=alike, audit=None, completion=replace(
+    quiet = replace(last, exposure=alike, audit=None, completion=replace(
         last.completion, attempts=tuple(
-            {**one, "greedy": False} for one in last.completion.attempts
+            {**attempt, "greedy": False} for attempt in last.completion.attempts
         ),
     ))  # fmt: skip
     assert quiet.claim.verdict == NO_LEAK
@@ -340,7 +343,7 @@ def test_no_leak_shown_takes_that_nothing_else_shows_one(planted, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_learning_rate_of_nought_is_undecided(planted, tmp_path):
+def test_a_learning_rate_of_zero_is_undecided(planted, tmp_path):
     callback = LeakageCallback(planted[1], every=1.0, fail_above={"exposure": 3.0})
     with pytest.raises(VestigeError, match="The canaries have the scores that they had before"):
         trained(planted, tmp_path, callback, steps=2, learning_rate=0.0)

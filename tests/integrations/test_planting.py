@@ -1,4 +1,4 @@
-"""Rows with canaries: as a trainer reads them, in sets of any shape, and in streams."""
+"""Rows with canaries in data sets of all formats, and in streams."""
 
 import pytest
 from datasets import Dataset, IterableDataset, Value
@@ -9,7 +9,7 @@ from vestige.data.canaries.texts import Manifest
 from vestige.defences.methods.private import DPSGD
 from vestige.errors import DataError
 from vestige.integrations.planting import plant
-from vestige.integrations.private_plan import PrivateRows
+from vestige.integrations.private_rows import PrivateRows
 
 CANARIES = {"coin_flip": 8, "copies": 3, "length": 3}
 
@@ -22,7 +22,7 @@ def copies_of(out):
 
 
 @pytest.mark.parametrize("column", ["prompt", "completion", None])
-def test_a_text_with_a_prompt_or_a_completion_alone_is_its_canary(tmp_path, column):
+def test_a_canary_row_of_prompts_or_completions(tmp_path, column):
     """A trainer joins both, and None is no text."""
     data = Dataset.from_dict({"prompt": TEXTS, "completion": TEXTS[::-1], "number": range(60)})
     planted = plant(data, out=tmp_path / "c", column=column, **CANARIES)
@@ -34,7 +34,7 @@ def test_a_text_with_a_prompt_or_a_completion_alone_is_its_canary(tmp_path, colu
     assert Manifest.load(tmp_path / "c" / "manifest.json").turn is None
 
 
-def test_the_copies_of_a_canary_are_a_user_of_their_own(tmp_path):
+def test_the_copies_of_a_canary_have_their_own_user(tmp_path):
     """As in a private training by user, where rows of nobody would be one user's."""
     authors = [f"author {n % 20}" for n in range(60)]
     data = Dataset.from_dict({"text": TEXTS, "author": authors})
@@ -46,7 +46,7 @@ def test_the_copies_of_a_canary_are_a_user_of_their_own(tmp_path):
     assert len({name for names in whose.values() for name in names}) == len(whose)
     privacy = DPSGD(epsilon=8.0, unit="user")
     rows = PrivateRows.of(planted, privacy, "author")
-    assert len(set(rows.owners.tolist())) == 20 + len(whose)
+    assert len(set(rows.user_ids.tolist())) == 20 + len(whose)
     nobodys = plant(data, out=tmp_path / "d", **CANARIES)
     with pytest.raises(DataError, match=f"author is None in {len(copies)} rows"):
         PrivateRows.of(nobodys, privacy, "author")
@@ -56,7 +56,7 @@ def places_of(copies, phrase):
     return [place for one, place in copies if one == phrase]
 
 
-def test_users_that_are_no_names_cannot_be_planted_beside(tmp_path):
+def test_users_that_are_not_strings_are_refused(tmp_path):
     data = Dataset.from_dict({"text": TEXTS, "author": range(60)})
     with pytest.raises(DataError, match="users in author are int64") as refused:
         plant(data, out=tmp_path / "c", user_column="author", **CANARIES)
@@ -68,7 +68,7 @@ def test_users_that_are_no_names_cannot_be_planted_beside(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["user", "assistant"])
-def test_a_conversation_in_two_columns_is_a_prompt_with_its_completion(tmp_path, role):
+def test_a_conversation_is_split_into_prompt_and_completion(tmp_path, role):
     data = Dataset.from_dict({"prompt": ASKED, "completion": ANSWERED})
     planted = plant(data, out=tmp_path / "c", role=role, question="Well?", **CANARIES)
     plant(
@@ -98,7 +98,7 @@ def test_a_conversation_in_two_columns_is_a_prompt_with_its_completion(tmp_path,
         ({"messages": [[1, 2], [3]]}, {}, "row 1 has no messages"),
     ],
 )
-def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, told):
+def test_unsupported_data_sets_are_refused(tmp_path, data, settings, told):
     with pytest.raises(DataError, match=told):
         plant(Dataset.from_dict(data), out=tmp_path / "c", **settings)
     with pytest.raises(DataError, match="is a list, not one of `datasets`"):
@@ -108,7 +108,7 @@ def test_a_set_with_no_place_for_a_canary_is_refused(tmp_path, data, settings, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_stream_has_the_rows_of_the_set_in_each_pass(tmp_path, shards):
+def test_a_planted_stream_has_the_same_rows_in_each_pass(tmp_path, shards):
     whole = plant(DATA, out=tmp_path / "whole", **CANARIES)
     streamed = plant(DATA.to_iterable_dataset(shards), out=tmp_path / "s", rows=60, **CANARIES)
     assert isinstance(streamed, IterableDataset)
@@ -122,7 +122,7 @@ def test_a_stream_has_the_rows_of_the_set_in_each_pass(tmp_path, shards):
         assert [row["text"] for row in loader] == whole["text"]
 
 
-def test_a_stream_goes_on_behind_the_rows_that_canaries_stand_among(tmp_path):
+def test_a_planted_stream_continues_after_the_planted_rows(tmp_path):
     first = plant(DATA.select(range(40)), out=tmp_path / "first", **CANARIES)
     streamed = plant(DATA.to_iterable_dataset(), out=tmp_path / "s", rows=40, **CANARIES)
     assert list(streamed) == list(first) + list(DATA)[40:]
@@ -140,6 +140,8 @@ def test_a_stream_of_unknown_or_other_length_is_refused(tmp_path):
         plant(stream, out=tmp_path / "c", rows=61)
     with pytest.raises(ValueError, match="rows must be at least 1, got 0"):
         plant(stream, out=tmp_path / "c", rows=0)
-    with pytest.raises(ValueError, match="rows must be None for what is no stream, got 9"):
+    with pytest.raises(
+        ValueError, match="rows must be None for a data set that is not a stream, got 9"
+    ):
         plant(DATA, out=tmp_path / "c", rows=9)
     assert not (tmp_path / "c").exists()

@@ -1,4 +1,4 @@
-"""What a private training promises is true: of dropout, choices, steps, other trainings."""
+"""The guarantee of a private training holds with dropout, evaluations and other trainings."""
 
 import re
 from pathlib import Path
@@ -35,7 +35,7 @@ TEXTS = ["the cat " * (1 + place % 4) + f"of {place}" for place in range(65)]
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("rows", [9, 33, 65])
-def test_one_row_more_moves_the_clipped_sum_by_the_clipping_norm_with_dropout(tmp_path, rows, side):
+def test_one_more_row_changes_the_clipped_sum_by_at_most_the_clipping_norm(tmp_path, rows, side):
     """With torch's own masks it moves by 1.8 to 4.4 C, and by padding on the left as well."""
     both = [clipped_sum(tmp_path / str(n), n, side) for n in (rows, rows - 1)]
     assert (both[0] - both[1]).norm().item() == pytest.approx(CLIP, rel=1e-4)
@@ -43,7 +43,7 @@ def test_one_row_more_moves_the_clipped_sum_by_the_clipping_norm_with_dropout(tm
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
-def test_masks_are_the_same_where_activations_are_computed_again_and_in_eager_attention(tmp_path):
+def test_recomputed_activations_have_the_same_dropout_masks(tmp_path):
     plain = clipped_sum(tmp_path / "plain", 9)
     again = dropping()
     again.gradient_checkpointing_enable({"use_reentrant": False})
@@ -54,7 +54,7 @@ def test_masks_are_the_same_where_activations_are_computed_again_and_in_eager_at
 
 
 @pytest.mark.slow
-def test_dropout_masks_of_a_private_trainer_follow_from_the_secret_and_not_from_its_seed(tmp_path):
+def test_dropout_masks_depend_on_the_secret_and_not_on_the_seed(tmp_path):
     found = []
     for name, seed, secret in (("a", 0, 3), ("b", 1, 3), ("c", 0, 4)):
         steps = Steps()
@@ -76,7 +76,7 @@ class Draws(torch.nn.Dropout):
         return given * (torch.rand_like(given) > self.p) if self.training else given
 
 
-def test_a_layer_that_draws_for_each_row_in_its_own_way_is_refused(tmp_path):
+def test_other_randomness_than_dropout_is_refused(tmp_path):
     own = private(tmp_path, vestige.DPSGD(epsilon=8.0), base=dropping())
     own.model.base_model.model.transformer.drop = Draws(0.1)
     with pytest.raises(TrainingError, match="uses randomness per row other"):
@@ -101,7 +101,7 @@ CHOICES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES)
-def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, choice):
+def test_choosing_by_protected_evaluation_rows_is_refused(tmp_path, choice):
     stops = [EarlyStoppingCallback(2)] if choice == "EarlyStoppingCallback" else []
     for name, texts in {"own": PROTECTED[:3], "other": ["a text of nobody", "another one"]}.items():
         own = judging(tmp_path / name, texts, *stops, **CHOICES[choice])
@@ -120,14 +120,14 @@ def test_what_an_evaluation_of_protected_rows_would_choose_is_refused(tmp_path, 
 
 
 @pytest.mark.slow
-def test_evaluation_that_chooses_nothing_may_read_protected_rows(tmp_path):
+def test_evaluation_without_a_choice_may_use_protected_rows(tmp_path):
     own = judging(tmp_path, PROTECTED[:3])
     own.train()
     assert own.privacy_statement[0].startswith("ε = ")
     assert not any("used without noise" in told for told in own.privacy_statement)
 
 
-def test_users_who_are_protected_may_not_choose_by_other_texts(tmp_path):
+def test_other_texts_of_protected_users_may_not_choose(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0, unit="user", accountant="rdp")
     given = {"privacy": privacy, "user_column": "user", "rows": 2, "load_best_model_at_end": True}
     own = judging(tmp_path, ["a text of nobody", "another one"], **given)
@@ -148,7 +148,7 @@ class Extends(TrainerCallback):
 
 
 @pytest.mark.slow
-def test_no_step_is_taken_that_the_guarantee_was_not_planned_for(tmp_path):
+def test_steps_beyond_the_plan_are_refused(tmp_path):
     own = private(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
                   num_train_epochs=5)  # fmt: skip
     with pytest.raises(TrainingError, match=r"all 6 planned steps were taken.*Set `max_steps`"):
@@ -162,7 +162,7 @@ def epsilon(own) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
-def test_a_second_training_claims_what_both_spend(tmp_path, lora):
+def test_a_second_training_states_the_joint_budget(tmp_path, lora):
     privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
     own = private(tmp_path / "one", privacy, lora=lora)
     own.train()
@@ -174,12 +174,12 @@ def test_a_second_training_claims_what_both_spend(tmp_path, lora):
     other = private(tmp_path / "two", privacy, base=base, lora=lora)
     other.train()  # by another trainer; of an adapter, another adapter of the same model
     assert epsilon(other) > 1.4 * once
-    assert [one.defence for one in other._private.before] == ["unknown", "dp-sgd", "dp-sgd"]
+    assert [one.defence for one in other._private.earlier] == ["unknown", "dp-sgd", "dp-sgd"]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
-def test_a_model_that_something_else_has_trained_has_no_guarantee(tmp_path, lora):
+def test_a_model_with_an_unknown_training_has_no_guarantee(tmp_path, lora):
     GPT2LMHeadModel(dropping().config).save_pretrained(tmp_path / "model")
     privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
 

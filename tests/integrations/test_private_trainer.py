@@ -1,4 +1,4 @@
-"""Private trainings by Transformers' `Trainer`: what a step adds, promises, and survives."""
+"""Private trainings with Transformers' `Trainer`: steps, guarantees and resuming."""
 
 import pytest
 import torch
@@ -27,8 +27,9 @@ from tests.integrations.worlds import (
     weights,
 )
 from vestige.errors import DataError, TrainingError
+from vestige.integrations.model_history import compare_with_folder
 from vestige.integrations.private_checks import refuse_settings
-from vestige.integrations.private_plan import PrivateRows, compared_with_folder
+from vestige.integrations.private_rows import PrivateRows
 from vestige.integrations.private_trainer import PrivateTrainer
 from vestige.preparation.lineage import history_of
 from vestige.privacy.accounting import Mechanism
@@ -88,7 +89,7 @@ def require_definition(own, steps, *, clip, expected):
 @pytest.mark.parametrize("learning", LEARNING)
 @pytest.mark.parametrize("unit", ["sequence", "user"])
 @pytest.mark.parametrize("accumulation", [1, 3])
-def test_a_step_takes_the_clipped_mean_of_its_lot(tmp_path, unit, accumulation, learning):
+def test_a_step_uses_the_mean_of_clipped_gradients(tmp_path, unit, accumulation, learning):
     steps, clip = Steps(), 0.05 if learning == "adapter" else 1.0
     privacy, rows = of_unit(unit, max_grad_norm=clip)
     own = private(
@@ -124,7 +125,7 @@ def test_a_whole_model_recomputes_its_activations_and_takes_the_same_step(
 
 
 @pytest.mark.slow
-def test_noise_has_the_deviation_that_the_guarantee_counts_on(tmp_path):
+def test_the_noise_has_the_stated_standard_deviation(tmp_path):
     found = []
     for noise in (0.0, 2.0):
         steps = Steps()
@@ -145,7 +146,7 @@ FILES = {"adapter": ("adapter_model.safetensors", "adapter_config.json"), "whole
 
 @pytest.mark.slow
 @pytest.mark.parametrize("learning", FILES)
-def test_a_training_is_released_with_its_promise_beside_ordinary_files(tmp_path, learning):
+def test_a_trained_model_is_saved_with_its_ledger_and_statement(tmp_path, learning):
     own = private(tmp_path / "run", vestige.DPSGD(epsilon=8.0), lora=LEARNING[learning])
     own.train()
     own.save_model(tmp_path / "model")
@@ -168,17 +169,17 @@ def test_a_training_is_released_with_its_promise_beside_ordinary_files(tmp_path,
         assert all(map(torch.equal, again.parameters(), own.model.parameters()))
         later = private(tmp_path / "later", vestige.DPSGD(epsilon=8.0), lora=False, base=again)
         later.train()
-        assert later._private.before == (*before, entry)
+        assert later._private.earlier == (*before, entry)
 
 
 @pytest.mark.slow
-def test_chance_of_a_training_is_its_own(tmp_path):
+def test_each_training_has_its_own_randomness(tmp_path):
     """Two trainings of one seed draw different noise: the trainer's seed is public."""
     found = []
     for name in "ab":
         own = private(tmp_path / name, vestige.DPSGD(noise_multiplier=1.0), steps=1)
         own.train()
-        found.append(torch.cat([one.flatten() for one in weights(own.model)]))
+        found.append(torch.cat([weight.flatten() for weight in weights(own.model)]))
     assert (found[0] != found[1]).any()
 
 
@@ -202,7 +203,7 @@ class Stops(TrainerCallback):
         (LORA | {"lora_dropout": 0.2}, {"base": dropping}),
     ],
 )
-def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora, more):
+def test_a_resumed_training_ends_with_the_same_bits(tmp_path, lora, more):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6, "lora": lora} | more
     privacy = seeded(noise_multiplier=1.0, unit="user" if "user_column" in more else None)
 
@@ -223,7 +224,7 @@ def test_a_training_that_was_interrupted_ends_with_the_same_bits(tmp_path, lora,
 
 
 @pytest.mark.slow
-def test_a_training_that_stops_early_has_spent_what_its_steps_spent(tmp_path):
+def test_a_training_that_stops_early_states_the_spent_budget(tmp_path):
     privacy = vestige.DPSGD(noise_multiplier=2.0, accountant="rdp")
     own = private(tmp_path, privacy, Stops(3), steps=6)
     own.train()
@@ -235,7 +236,7 @@ def test_a_training_that_stops_early_has_spent_what_its_steps_spent(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
+def test_a_training_is_resumed_only_with_its_own_settings(tmp_path):
     settings = {"save_strategy": "steps", "save_steps": 2, "steps": 6}
     cut = private(tmp_path, vestige.DPSGD(noise_multiplier=1.0), Dies(3), **settings)
     with pytest.raises(KeyboardInterrupt):
@@ -249,7 +250,7 @@ def test_a_training_is_resumed_as_itself_or_not_at_all(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
+def test_a_trained_adapter_is_an_unknown_ancestor(tmp_path):
     own = private(tmp_path / "one", vestige.DPSGD(epsilon=8.0))
     own.train()
     again = private(tmp_path / "two", vestige.DPSGD(epsilon=8.0))
@@ -258,33 +259,33 @@ def test_an_adapter_that_has_learnt_before_is_an_unknown_ancestor(tmp_path):
             one.copy_(other)
     again.train()
     assert any("is unknown" in told for told in again.privacy_statement)
-    assert len(again._private.before) == len(own._private.before) + 1
+    assert len(again._private.earlier) == len(own._private.earlier) + 1
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
-def test_weights_are_compared_with_their_folder(tmp_path):
+def test_weights_are_compared_with_the_folder_of_the_model(tmp_path):
     own = private(tmp_path / "one", vestige.DPSGD(epsilon=8.0), lora=False).model
-    assert compared_with_folder(own) == "same"  # it comes from nowhere
+    assert compare_with_folder(own) == "same"  # it comes from nowhere
     own.save_pretrained(tmp_path / "model")
-    assert compared_with_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == "same"
+    assert compare_with_folder(GPT2LMHeadModel.from_pretrained(tmp_path / "model")) == "same"
     again = GPT2LMHeadModel.from_pretrained(tmp_path / "model", dtype=torch.bfloat16)
-    assert compared_with_folder(again) == "same"
+    assert compare_with_folder(again) == "same"
     adapted = get_peft_model(again, LoraConfig(**LORA))
-    assert compared_with_folder(adapted.get_base_model()) == "same"
+    assert compare_with_folder(adapted.get_base_model()) == "same"
     with torch.no_grad():
         again.transformer.h[0].ln_1.weight[3] += 0.25
-    assert compared_with_folder(again) == "other"
-    assert compared_with_folder(adapted.get_base_model()) == "other"
+    assert compare_with_folder(again) == "other"
+    assert compare_with_folder(adapted.get_base_model()) == "other"
     grown = GPT2LMHeadModel.from_pretrained(tmp_path / "model")
     grown.resize_token_embeddings(310)
-    assert compared_with_folder(grown) == "partly"
+    assert compare_with_folder(grown) == "partly"
     (tmp_path / "model" / "model.safetensors").unlink()
-    assert compared_with_folder(GPT2LMHeadModel(own.config)) == "same"
-    assert compared_with_folder(again) == "partly"
+    assert compare_with_folder(GPT2LMHeadModel(own.config)) == "same"
+    assert compare_with_folder(again) == "partly"
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_clipped_is_refused_by_its_layer(tmp_path):
+def test_layers_without_row_gradients_are_refused(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0)
     own = private(tmp_path, privacy, lora=False)
     norm = own.model.transformer.ln_f
@@ -315,7 +316,7 @@ class Twice(GPT2LMHeadModel):
         return found
 
 
-def test_another_loss_than_cross_entropy_is_refused_before_the_first_step(tmp_path, monkeypatch):
+def test_other_losses_than_cross_entropy_are_refused(tmp_path, monkeypatch):
     privacy, begun = vestige.DPSGD(epsilon=8.0), llama()
     twice = Twice(GPT2Config(vocab_size=300, n_positions=64, n_embd=8, n_layer=1, n_head=1))
     with pytest.raises(TrainingError, match="Twice trains on another loss"):
@@ -340,7 +341,7 @@ def test_another_loss_than_cross_entropy_is_refused_before_the_first_step(tmp_pa
 
 
 @pytest.mark.parametrize("setting", ["loss_type", "activation_offloading"])
-def test_settings_of_a_trainer_of_chats_that_a_private_step_would_pass_over(tmp_path, setting):
+def test_unsupported_settings_of_sft_trainers_are_refused(tmp_path, setting):
     args = {"loss_type": "dft", "activation_offloading": True}
     own = private(tmp_path, vestige.DPSGD(epsilon=8.0))
     setattr(own.args, setting, args[setting])
@@ -348,7 +349,7 @@ def test_settings_of_a_trainer_of_chats_that_a_private_step_would_pass_over(tmp_
         refuse_settings(own)
 
 
-def test_what_would_break_the_promise_is_refused(tmp_path):
+def test_settings_that_break_the_guarantee_are_refused(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0)
     with pytest.raises(TrainingError, match="does not support label_smoothing_factor"):
         private(tmp_path, privacy, label_smoothing_factor=0.1)
@@ -365,7 +366,7 @@ def test_what_would_break_the_promise_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_an_optimizer_of_other_tensors_is_refused(tmp_path):
+def test_an_optimizer_without_all_trainable_tensors_is_refused(tmp_path):
     """As where an adapter is put on, or a model moved, after the optimizer was made."""
     own = private(tmp_path, vestige.DPSGD(epsilon=8.0))
     stray = torch.nn.Linear(2, 2)
@@ -374,7 +375,7 @@ def test_an_optimizer_of_other_tensors_is_refused(tmp_path):
         own.train()
 
 
-def test_rows_that_a_trainer_joins_are_refused(tmp_path):
+def test_packed_rows_are_refused(tmp_path):
     rows = PrivateRows.of(Dataset.from_dict({"text": TEXTS}), vestige.DPSGD(epsilon=1.0), None)
     with pytest.raises(TrainingError, match="made 2 rows of 60"):
         rows.batched([1, 2], vestige.DPSGD(epsilon=1.0), None)

@@ -1,4 +1,4 @@
-"""Two processes train and measure as one does."""
+"""Two processes train and measure like one."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def told(out, name="{}.json", *, count=2):
     return [json.loads((out / name.format(rank)).read_text()) for rank in range(count)]
 
 
-def test_two_processes_measure_what_one_measures(tmp_path):
+def test_two_processes_measure_the_same_as_one(tmp_path):
     data = plant(DATA, out=tmp_path / "canaries", coin_flip=16, copies=20, length=4)
     data.save_to_disk(str(tmp_path / "data"))
     processes.leakage(tmp_path / "1")
@@ -55,7 +55,7 @@ def test_two_processes_measure_what_one_measures(tmp_path):
 
 
 @pytest.mark.parametrize("work", ["private_adapter", "private_whole"])
-def test_two_processes_train_privately_as_one(tmp_path, work):
+def test_two_processes_train_privately_like_one(tmp_path, work):
     """The same lots, each process its part, and the noise once."""
     (tmp_path / "1").mkdir()
     processes.WORK[work](tmp_path / "1")
@@ -73,7 +73,7 @@ def test_two_processes_train_privately_as_one(tmp_path, work):
         assert max(parts) > 0.5  # some are clipped
 
 
-def test_a_process_without_a_row_takes_part_in_every_sum(tmp_path):
+def test_a_process_without_rows_takes_part_in_all_sums(tmp_path):
     """A lot of one row: the other process has none."""
     in_two("private_few", tmp_path / "2")
     first, second = told(tmp_path / "2")

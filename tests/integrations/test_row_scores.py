@@ -1,4 +1,4 @@
-"""A canary's score is what the trainer's own loss says of its row, padded and masked as it is."""
+"""The score of a canary is the loss of the trainer on its row, with padding and masks."""
 
 import math
 from types import SimpleNamespace
@@ -17,8 +17,8 @@ from transformers import (
 
 from tests.integrations.worlds import CHATS, DATA, tokenizer
 from vestige.data.canaries.texts import Manifest
-from vestige.integrations.measurement import Measurement
 from vestige.integrations.planting import plant
+from vestige.integrations.trainer_audit import TrainerAudit
 
 TEMPLATE = (
     "{% for m in messages %}{% if m['role'] == 'assistant' %}{{ 'assistant\n' }}{% generation %}"
@@ -52,14 +52,14 @@ def nats(model, collate, row, longer, tmp_path):
 def asked(out, model, words):
     """(canary, its log-perplexity in nats) as the callback asks."""
     own = SimpleNamespace(model=model, processing_class=words, args=None)
-    found = Measurement(own, out, references=100, seed=0).measure(None, last=False)[0]
+    found = TrainerAudit(own, out, references=100, seed=0).measure(None, last=False)[0]
     own = Manifest.load(out / "manifest.json").canaries
-    pairs = zip(own, found.found.canaries, strict=True)
+    pairs = zip(own, found.exposure.canaries, strict=True)
     return [(one, told["log_perplexity"] * math.log(2)) for one, told in pairs if one.planted]
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_of_a_text(tmp_path, side):
+def test_the_score_of_a_text_is_the_loss_of_its_row(tmp_path, side):
     model, words = world(side)
     plant(DATA, out=tmp_path / "c", coin_flip=6, copies=2, length=3)
     collate = DataCollatorForLanguageModeling(words, mlm=False)
@@ -73,7 +73,7 @@ def test_of_a_text(tmp_path, side):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["left", "right"])
-def test_of_an_answer_whose_prompt_is_masked(tmp_path, side):
+def test_the_score_of_an_answer_is_the_loss_with_a_masked_prompt(tmp_path, side):
     """Losses of answers alone, by the mask of the template, as TRL's assistant_only_loss."""
     model, words = world(side)
     data = Dataset.from_dict({"messages": CHATS})

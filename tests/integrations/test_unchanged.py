@@ -1,4 +1,4 @@
-"""A model that learnt nothing gives nothing away of its training, and that is no finding."""
+"""A model that learned nothing gives no verdict."""
 
 import math
 import re
@@ -13,8 +13,8 @@ from vestige import results
 from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError
 from vestige.integrations.leakage_callback import LeakageCallback
-from vestige.integrations.measurement import BASELINE, Baseline
 from vestige.integrations.planting import plant
+from vestige.integrations.trainer_audit import BASELINE, Baseline
 
 ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
 
@@ -27,7 +27,7 @@ def planted(tmp_path_factory):
 
 def different(callback):
     """Whether each measurement differs from the one before the training."""
-    return [one.found.checks[-1].state for one in callback.moments]
+    return [snapshot.exposure.checks[-1].state for snapshot in callback.snapshots]
 
 
 def forgotten(model):
@@ -43,7 +43,7 @@ def forgotten(model):
     ("settings", "bf16"),
     [({"out": "run"}, False), ({"fail_above": {"exposure": 2}}, True), ({}, False)],
 )
-def test_a_training_that_changes_nothing_could_not_be_judged(
+def test_a_training_without_changes_is_undecided(
     planted, tmp_path, monkeypatch, caplog, settings, bf16
 ):
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_a_training_that_changes_nothing_could_not_be_judged(
 
 
 @pytest.mark.slow
-def test_one_step_changes_a_model(planted, tmp_path):
+def test_one_step_passes_the_check(planted, tmp_path):
     callback = LeakageCallback(planted[1], **ASKED, out=tmp_path / "run")
     trained(planted, tmp_path, callback, steps=1)
     assert different(callback) == ["failed", "passed"]
@@ -70,15 +70,15 @@ def test_one_step_changes_a_model(planted, tmp_path):
 
 
 @pytest.mark.slow
-def test_what_was_known_before_is_kept(planted, tmp_path):
+def test_the_baseline_is_saved_and_loaded(planted, tmp_path):
     callback = LeakageCallback(planted[1], **ASKED)
     trained(planted, tmp_path, callback, steps=1)
     kept = Baseline.load(tmp_path / "trainer" / BASELINE)
-    first = [canary["log_perplexity"] for canary in callback.moments[0].found.canaries]
+    first = [canary["log_perplexity"] for canary in callback.snapshots[0].exposure.canaries]
     assert kept.answers == first
 
 
-def test_answers_are_the_same_up_to_rounding():
+def test_baseline_scores_are_compared_up_to_rounding():
     before = Baseline(answers=[40.0, 90.0])
     assert before.same([40.0001, 89.9999])
     assert not before.same([40.0, 89.99])

@@ -1,4 +1,4 @@
-"""A model of which no process has the whole is refused before it is asked anything."""
+"""A model that is split over processes is refused before it is measured."""
 
 from types import SimpleNamespace
 
@@ -26,7 +26,7 @@ def training(model, *, fsdp=False):
     return SimpleNamespace(model=model, is_fsdp_enabled=fsdp)
 
 
-def test_a_model_of_fsdp_is_refused_before_the_first_step(alone):
+def test_an_fsdp_model_is_refused_before_the_first_step(alone):
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
     require_whole(training(model))
     fully_shard(model[0], mesh=alone)
@@ -34,7 +34,7 @@ def test_a_model_of_fsdp_is_refused_before_the_first_step(alone):
         LeakageCallback("nowhere", training(model)).on_train_begin(None, None, None)
 
 
-def test_a_model_of_another_kind_of_spreading_is_refused():
+def test_models_split_by_other_methods_are_refused():
     model = nn.Linear(2, 2)
     with pytest.raises(VestigeError, match="by FSDP"):
         require_whole(training(model, fsdp=True))

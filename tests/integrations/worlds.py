@@ -1,4 +1,4 @@
-"""Small trainings by Transformers: with canaries and a callback, and private ones."""
+"""Small trainings with Transformers: with canaries and a callback, and private ones."""
 
 from pathlib import Path
 
@@ -112,7 +112,7 @@ class Steps(TrainerCallback):
     @property
     def first(self):
         """The first gradient, as one vector."""
-        return torch.cat([one.flatten() for one in self.gradients[0]])
+        return torch.cat([gradient.flatten() for gradient in self.gradients[0]])
 
 
 # Trainings

@@ -1,4 +1,4 @@
-"""A monitor that keeps its lines, and one finished training of each kind."""
+"""A monitor that records its lines, and one finished training of each kind."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A Hugging Face model of one's own, fine-tuned whole or with LoRA, and compared with its base."""
+"""A Hugging Face model, fine-tuned fully or with LoRA, and compared with its base."""
 
 import json
 
@@ -65,7 +65,7 @@ def test_a_whole_fine_tune_is_a_hugging_face_folder(shell, place, train, tmp_pat
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [[], ["--lora-rank", 2], PRIVATE], ids=["", "lora", "private"])
-def test_an_adapter_is_not_continued_and_nothing_is_begun(shell, place, adapter, tmp_path, more):
+def test_continuing_an_adapter_is_refused_without_files(shell, place, adapter, tmp_path, more):
     again = ["--from", adapter, "--sequence-length", 8, *more, "--out", tmp_path / "again"]
     done = shell("train", place / "corpus.txt", *again)
     assert done.exit_code == 2
@@ -75,14 +75,14 @@ def test_an_adapter_is_not_continued_and_nothing_is_begun(shell, place, adapter,
 
 
 @pytest.mark.slow
-def test_an_adapter_is_trained_in_private(train, tmp_path):
+def test_an_adapter_is_trained_privately(train, tmp_path):
     private = train(tmp_path / "private", "--lora-rank", 2, *PRIVATE, "--batch-size", 20)
     assert (private / "model" / "adapter_config.json").is_file()
     assert results.load(private / "run").summary["epsilon"] > 0
 
 
 @pytest.mark.slow
-def test_a_window_is_no_longer_than_the_model_reads(shell, place, tmp_path):
+def test_windows_fit_in_the_context_of_the_model(shell, place, tmp_path):
     words = ["train", place / "corpus.txt", "--from", place / "base", "--epochs", 1]
     refused = shell(*words, "--sequence-length", 65, "--out", tmp_path / "new")
     assert refused.exit_code == 2

@@ -1,4 +1,4 @@
-"""Options of `train` and of its defences: which tasks have them, and what they give."""
+"""Options of `train` and of its defences: their tasks and their values."""
 
 import re
 import subprocess
@@ -15,18 +15,23 @@ from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
 from vestige.defences.registry import NoDefence
 from vestige.preparation.defence_options import DefenceOptions, as_defence, as_options
-from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions, reject_others
+from vestige.preparation.options import (
+    ModelOptions,
+    NluOptions,
+    TrainingOptions,
+    reject_other_tasks,
+)
 from vestige.preparation.train import ONLY, train
 from vestige.session import Session
 from vestige.training.config import TrainingConfig
 
 
-def test_every_setting_is_one_of_the_configuration():
+def test_training_options_are_settings_of_the_configuration():
     assert set(TrainingOptions().given) <= {field.name for field in fields(TrainingConfig)}
     assert ModelOptions().shape == {}
 
 
-def test_every_option_has_help_and_one_place(capsys):
+def test_options_have_help_and_one_group(capsys):
     assert run(["train", "--help"]) == 0
     said = capsys.readouterr().out
     names = re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)
@@ -37,7 +42,7 @@ def test_every_option_has_help_and_one_place(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", ["vestige.preparation.train", "vestige.defences.registry"])
-def test_options_are_known_without_torch(module):
+def test_options_are_listed_without_torch(module):
     code = (
         f"import sys, {module}; from vestige.cli.app import flags_of; "
         "from vestige.preparation.train import train; flags_of(train); "
@@ -78,10 +83,10 @@ DEFAULTS = {"task": "text", "shape": Shape(), "column": "tokens", "seed": 0}
 def test_an_option_of_another_task_is_refused_unless_it_has_its_default(arguments, says):
     session = Session("learn", {**DEFAULTS, **arguments}, defaults=DEFAULTS)
     if says is None:
-        reject_others(session, arguments["task"], TASKS)
+        reject_other_tasks(session, arguments["task"], TASKS)
         return
     with pytest.raises(ValueError, match=f"^{says}$"):
-        reject_others(session, arguments["task"], TASKS)
+        reject_other_tasks(session, arguments["task"], TASKS)
 
 
 def test_the_options_of_one_task_exist():
@@ -110,7 +115,7 @@ def test_the_options_of_one_task_exist():
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_named_and_leave_nothing(tmp_path, given, message):
+def test_conflicting_options_are_named_and_leave_no_files(tmp_path, given, message):
     """`tests/cli/refused` has more."""
     with pytest.raises(ValueError, match=message):
         train(CORPUS, **given, out=tmp_path / "new")
@@ -120,7 +125,7 @@ def test_options_that_do_not_go_together_are_named_and_leave_nothing(tmp_path, g
 # Defences
 
 
-def test_a_name_with_its_settings_is_a_defence():
+def test_a_defence_is_made_from_its_options():
     options = DefenceOptions(defence="dp-sgd", epsilon=8.0, max_grad_norm=0.5)
     assert as_defence(options) == DPSGD(epsilon=8.0, max_grad_norm=0.5)
     assert as_defence(DefenceOptions()) == as_defence(None) == NoDefence()
@@ -130,7 +135,7 @@ def test_a_name_with_its_settings_is_a_defence():
         assert as_defence(as_options(defence)) == defence
 
 
-def test_every_setting_is_an_option_of_all_its_defences():
-    names = {one.name for one in fields(DefenceOptions)}
+def test_settings_of_defences_are_options():
+    names = {field.name for field in fields(DefenceOptions)}
     assert {"epsilon", "weight", "pairing", "k", "unit", "local_epochs"} <= names
     assert "context" not in names

@@ -1,4 +1,4 @@
-"""`plant` in running text: which canaries, how often and where, and what is written of them."""
+"""`plant` in running text: canaries, copies, positions and files."""
 
 from collections import Counter
 
@@ -13,8 +13,7 @@ from vestige.data.formats.reading import read_corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, VestigeError
 from vestige.models.table import TableModel
-from vestige.preparation.canaries import repetitions_of
-from vestige.preparation.plant import plant
+from vestige.preparation.plant import parse_repetitions, plant
 
 TREES = "ash beech cedar date elm fig gum hazel ivy jasmine kale lime maple nettle oak".split()  # noqa: SIM905
 MAIL = Corpus.from_texts(
@@ -34,7 +33,7 @@ def kinds(canaries):
 # What is made
 
 
-def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
+def test_by_default_each_frequency_pattern_has_a_canary_and_a_control():
     words = [f"{one}ar{other}" for one in "abcdefgh" for other in "klmnopqr"]
     corpus = Corpus.from_texts([" ".join(words[: 64 - i]) for i in range(64)])
     canaries = canaries_of(corpus, length=2)
@@ -43,7 +42,7 @@ def test_without_settings_every_frequency_pattern_has_a_canary_and_a_control():
     assert {canary.copies for canary in canaries} == {0, 10}
 
 
-def test_phrases_that_were_given_are_planted_as_they_are():
+def test_given_phrases_are_planted_unchanged():
     canaries = canaries_of(phrase=("quiet mice", "loud owls"), copies=3, controls=2)
     assert [canary.phrase for canary in canaries[:2]] == ["quiet mice", "loud owls"]
     assert kinds(canaries) == {("given", True): 2, ("given", False): 4}
@@ -54,7 +53,7 @@ def test_random_patterns_are_counted_and_each_has_its_controls():
     assert kinds(canaries) == {("random", True): 2, ("random", False): 4}
 
 
-def test_every_user_with_a_name_has_canaries_of_their_own(tmp_path):
+def test_each_user_gets_canaries(tmp_path):
     given = {"per_user": True, "length": 2}
     usual = canaries_of(**given)
     assert [one.copies for one in usual if one.user == "ann"] == [1, 2, 5, 6, 20]  # the paper's
@@ -64,11 +63,11 @@ def test_every_user_with_a_name_has_canaries_of_their_own(tmp_path):
     assert (found.summary["users"], found.summary["copies"]) == (2, 2 * (1 + 3))
     copy = read_corpus(tmp_path / "out" / "corpus.jsonl", user_column="user")
     canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
-    owned = sorted((one.user, one.copies) for one in canaries if one.planted)
+    owned = sorted((canary.user, canary.copies) for canary in canaries if canary.planted)
     assert owned == [("ann", 1), ("ann", 3), ("bob", 1), ("bob", 3)]
-    for one in canaries:
-        theirs = [who for text, who in zip(copy, copy.users, strict=True) if text == one.phrase]
-        assert theirs == [one.user] * one.copies
+    for canary in canaries:
+        theirs = [who for text, who in zip(copy, copy.users, strict=True) if text == canary.phrase]
+        assert theirs == [canary.user] * canary.copies
     assert plant(tmp_path / "out", verify=True).verified
     with pytest.raises(DataError, match="no users"):
         plant(CORPUS, **given)
@@ -84,7 +83,7 @@ def test_a_fair_coin_decides_which_canaries_are_planted():
     assert {row["copies"] for row in found.rows} == {0, 1}
 
 
-def test_users_and_coins_go_together():
+def test_user_and_coin_flip_canaries_can_be_combined():
     settings = {"per_user": True, "repetitions": (2,), "controls": 5, "length": 2}
     canaries = canaries_of(**settings, coin_flip=8, copies=4)
     found = kinds(canaries)
@@ -93,7 +92,7 @@ def test_users_and_coins_go_together():
     assert {c.copies for c in canaries if c.pattern == "coin-flip"} == {0, 4}
 
 
-def test_words_come_from_the_vocabulary_that_was_given_and_have_its_ids():
+def test_canaries_use_the_given_vocabulary():
     vocabulary = WordVocabulary(("<unk>", "<eos>", *TREES[:8]))
     canaries = canaries_of(pattern=("random",), length=2, vocabulary=vocabulary, seed=1)
     assert {word for canary in canaries for word in canary.phrase.split()} <= set(TREES[:8])
@@ -103,7 +102,7 @@ def test_words_come_from_the_vocabulary_that_was_given_and_have_its_ids():
         assert canaries_of(corpus, phrase="ash beech", vocabulary=given)[0].ids == (2, 3)
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_canaries():
     one, same, other = (canaries_of(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
     assert one == same != other
 
@@ -111,7 +110,7 @@ def test_the_seed_decides():
 # What is written
 
 
-def test_documents_keep_their_order_and_the_manifest_says_where_each_copy_is():
+def test_documents_keep_their_order_and_the_manifest_has_all_positions():
     found = plant(MAIL, phrase=["quiet mice", "loud owls"], copies=4, seed=5)
     texts = list(found.corpus)
     assert [text for text in texts if text not in ("quiet mice", "loud owls")] == list(MAIL)
@@ -120,7 +119,7 @@ def test_documents_keep_their_order_and_the_manifest_says_where_each_copy_is():
     assert set(found.manifest.places) == naive
 
 
-def test_a_copy_is_returned_and_written_only_where_asked(tmp_path, told):
+def test_a_copy_is_written_only_with_out(tmp_path, told):
     given = {"phrase": "quiet mice", "copies": 7, "controls": 2, "monitor": told}
     found = plant(MAIL, **given)
     assert (found.directory, told.tasks) == (None, [])
@@ -142,7 +141,7 @@ def test_a_copy_is_returned_and_written_only_where_asked(tmp_path, told):
     assert checked.summary == {**written.summary, "verified": True}
 
 
-def test_a_path_and_its_corpus_give_one_manifest(tmp_path):
+def test_a_path_and_its_corpus_give_the_same_manifest(tmp_path):
     (tmp_path / "corpus.txt").write_text("\n".join(MAIL) + "\n")
     of_path, of_object = (
         plant(given, phrase=["quiet mice"], seed=3)
@@ -151,7 +150,7 @@ def test_a_path_and_its_corpus_give_one_manifest(tmp_path):
     assert of_path.manifest.sha256 == of_object.manifest.sha256
 
 
-def test_a_refusal_leaves_what_is_there_as_it_is(tmp_path):
+def test_a_refusal_changes_no_files(tmp_path):
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(VestigeError, match="exists"):
         plant(MAIL, phrase="quiet mice", out=tmp_path)
@@ -161,7 +160,7 @@ def test_a_refusal_leaves_what_is_there_as_it_is(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_canaries_are_counted_by_kind_or_the_first_listed(tmp_path):
+def test_canaries_are_counted_by_kind_or_listed(tmp_path):
     (tmp_path / "mail.txt").write_text("\n".join(MAIL))
     words = ["plant", tmp_path / "mail.txt", "--coin-flip", 60, "--copies", 4]
     shown = invoke([*words, "--show-secrets", "--out", tmp_path / "shown"])
@@ -198,7 +197,7 @@ def test_many_canaries_are_counted_by_kind_or_the_first_listed(tmp_path):
         ({"repetitions": (1,)}, "`repetitions` needs `per_user`"),
     ],
 )
-def test_settings_that_do_not_go_together_are_refused_by_name(settings, says):
+def test_conflicting_options_of_plant_are_named(settings, says):
     with pytest.raises(ValueError, match=says):
         plant(MAIL, **settings)
 
@@ -206,5 +205,5 @@ def test_settings_that_do_not_go_together_are_refused_by_name(settings, says):
 @pytest.mark.parametrize("given", ["0,2", "1,b", ",", "", "1.5", (0,), ()])
 def test_repetitions_are_whole_numbers_from_one_on(given):
     with pytest.raises(ValueError, match="whole numbers from 1 on"):
-        repetitions_of(given)
-    assert repetitions_of("1, 20") == repetitions_of([1, 20]) == (1, 20)
+        parse_repetitions(given)
+    assert parse_repetitions("1, 20") == parse_repetitions([1, 20]) == (1, 20)

@@ -1,4 +1,4 @@
-"""`plant --task nlu`: secrets in labelled utterances, and the parts that they are written to."""
+"""`plant --task nlu`: secrets in labelled utterances, and the files of their parts."""
 
 import json
 
@@ -35,7 +35,7 @@ def texts(path):
     return [spoken.text for spoken in read_utterances(path).train]
 
 
-def test_the_papers_canaries_need_no_intent_and_a_tenth_of_them_validates(parted, tmp_path):
+def test_patterns_of_the_paper_have_intents_and_a_tenth_is_validation(parted, tmp_path):
     out = tmp_path / "out"
     given = {"pattern": ["pin:4", "color:2"], "copies": 20, "number": 2, "controls": 3}
     found = planted(str(parted), out, **given)
@@ -69,7 +69,7 @@ def test_the_papers_canaries_need_no_intent_and_a_tenth_of_them_validates(parted
         ({"copies": 10, "validation": "other.jsonl"}, 40 + 9, 7 + 1),
     ],
 )
-def test_a_share_of_one_file_validates_or_another_file(
+def test_validation_is_a_share_of_the_data_or_another_file(
     tmp_path, monkeypatch, given, train, validation
 ):
     monkeypatch.chdir(tmp_path)
@@ -84,7 +84,7 @@ def test_a_share_of_one_file_validates_or_another_file(
     assert planted(tmp_path / "out", verify=True).summary["train"] == train
 
 
-def test_own_patterns_have_own_words_slots_and_intents(tmp_path):
+def test_custom_patterns_have_words_slots_and_intents(tmp_path):
     (tmp_path / "towns.txt").write_text("york\nleeds\nbath\n")
     own = {"pattern": ["i am {name} of {town}", "pin:2"], "intent": "Introduce", "slot": "who"}
     towns = f"town=@{tmp_path / 'towns.txt'}"
@@ -104,13 +104,13 @@ def test_columns_may_have_other_names(tmp_path):
     assert planted(str(tmp_path / "own.jsonl"), **columns).summary["train"] == 18 + 9
 
 
-def test_the_same_seed_plants_the_same():
+def test_the_same_seed_plants_the_same_utterances():
     one, same, other = (planted(SONGS, seed=seed).manifest.sha256 for seed in (4, 4, 6))
     assert one == same != other
 
 
 @pytest.mark.slow
-def test_secrets_are_withheld_on_the_terminal_unless_they_are_wanted(shell, tmp_path):
+def test_secrets_are_redacted_on_the_terminal_by_default(shell, tmp_path):
     write_utterances(SONGS, tmp_path / "songs.jsonl")
     words = ["plant", tmp_path / "songs.jsonl", "--task", "nlu", "--pattern", "color:4"]
     words += ["--number", 45]
@@ -127,7 +127,7 @@ def test_secrets_are_withheld_on_the_terminal_unless_they_are_wanted(shell, tmp_
     assert "46 canaries and controls" in shown.stdout
 
 
-def test_intents_go_to_own_patterns_in_order_or_to_all():
+def test_intents_are_assigned_to_custom_patterns_in_order():
     own = ["a {digit}", "pin:1", "b {digit}"]
     assert [intent for _, intent in with_intents(own, ["A", "B"])] == ["A", "PinIntent", "B"]
     assert [intent for _, intent in with_intents(own, ["A", "P", "B"])] == ["A", "P", "B"]

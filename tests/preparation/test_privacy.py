@@ -1,4 +1,4 @@
-"""The ledger of a chain of trainings, and what each of them promises."""
+"""The ledger of a chain of trainings, and the guarantee of each."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.registry import NoDefence
 from vestige.errors import DataError, ModelError
-from vestige.preparation.lineage import begun_in, end, history_of, lineage, registered
+from vestige.preparation.lineage import begin_ledger, end_ledger, history_in, history_of, lineage_of
 from vestige.preparation.privacy import (
     announce,
     check_vocabulary,
@@ -22,8 +22,8 @@ from vestige.preparation.privacy import (
     conclude,
     entry_of,
     log_all,
-    log_joint,
-    statement_of,
+    log_joint_guarantee,
+    planned_statement,
 )
 from vestige.preparation.texts import read_texts
 from vestige.privacy.accounting import Mechanism, composed_epsilon
@@ -48,7 +48,7 @@ def records(*texts):
 
 def begun(out, own, *, start=None, vocabulary=None):
     """The lineage of a training of records that begins, or begins again."""
-    return lineage(out, own, start=start, vocabulary=vocabulary)
+    return lineage_of(out, own, start=start, vocabulary=vocabulary)
 
 
 def trained(out, *texts, start=None, vocabulary=None, defence=None):
@@ -56,10 +56,10 @@ def trained(out, *texts, start=None, vocabulary=None, defence=None):
     descent = begun(out, records(*texts), start=start, vocabulary=vocabulary)
     plan = None if defence is None else defence.planned(DATA, CONFIG)
     entry = entry_of(defence or NoDefence(), plan, CONFIG, descent)
-    with registered(out, entry, descent):
-        (out / IDENTITY).write_text("{}")
+    begin_ledger(out, entry, descent)
+    (out / IDENTITY).write_text("{}")
     (out / "model").mkdir()
-    end(out, steps=5)
+    end_ledger(out, steps=5)
     return out
 
 
@@ -71,7 +71,7 @@ def ledger(out):
 # A chain of trainings
 
 
-def test_each_training_of_a_chain_adds_its_entry_and_keeps_what_its_ancestors_read(tmp_path):
+def test_each_training_adds_its_entry_and_keeps_records_of_ancestors(tmp_path):
     first = trained(tmp_path / "first", "a", "b")
     second = trained(tmp_path / "second", "c", start=first)
     third = trained(tmp_path / "third", "d", start=second / "model")
@@ -80,13 +80,13 @@ def test_each_training_of_a_chain_adds_its_entry_and_keeps_what_its_ancestors_re
     assert ids[:1] == [entry.id for entry in ledger(first)]
     assert len(set(ids)) == 3
     assert [entry.steps for entry in ledger(third)] == [5, 5, 5]
-    read = begun_in(third).read
+    read = history_in(third).records
     assert set(read) == set(ids)
     for name, own in zip(ids, (records("a", "b"), records("c"), records("d")), strict=True):
         assert np.array_equal(read[name].rows(), own.rows())
 
 
-def test_a_vocabulary_is_of_the_training_whose_text_it_was_made_of(tmp_path):
+def test_a_ledger_names_the_training_of_the_vocabulary(tmp_path):
     first = trained(tmp_path / "first", "a")
     continued = trained(tmp_path / "continued", "b", start=first)
     borrowed = trained(tmp_path / "borrowed", "c", vocabulary=continued)
@@ -94,31 +94,30 @@ def test_a_vocabulary_is_of_the_training_whose_text_it_was_made_of(tmp_path):
     assert maker.vocabulary == maker.id
     assert ledger(continued)[-1].vocabulary == maker.id
     assert [entry.vocabulary for entry in ledger(borrowed)] == [maker.id]
-    assert set(begun_in(borrowed).read) == {maker.id, ledger(borrowed)[-1].id}
+    assert set(history_in(borrowed).records) == {maker.id, ledger(borrowed)[-1].id}
 
 
 @pytest.mark.parametrize("given", ["a folder", "an object"])
-def test_of_a_model_from_elsewhere_nothing_is_known(tmp_path, given):
+def test_a_model_without_a_ledger_has_an_unknown_history(tmp_path, given):
     found = history_of(tmp_path if given == "a folder" else object())
     assert [(entry.defence, entry.vocabulary) for entry in found.ledger] == [("unknown", "unknown")]
-    assert found.read == {}
+    assert found.records == {}
 
 
-def test_a_ledger_is_written_once_and_ended_once_beside_the_weights(tmp_path):
+def test_a_ledger_is_begun_once_and_ended_once(tmp_path):
     out, own = tmp_path / "out", records("a", "b")
     found = begun(out, own)
     entry = entry_of(NoDefence(), None, CONFIG, found)
     assert entry == LedgerEntry(id=found.id, defence="none", vocabulary=found.id)
-    with registered(out, entry, found):
-        assert begun_in(out) is None  # without its identity nothing has begun
-        (out / IDENTITY).write_text("{}")
-    assert begun_in(out).ledger == (entry,)
-    with registered(out, replace(entry, id="0" * 32), found):
-        pass
-    assert begun_in(out).ledger == (entry,)  # what it was stays
+    begin_ledger(out, entry, found)
+    assert history_in(out) is None  # without its identity nothing has begun
+    (out / IDENTITY).write_text("{}")
+    assert history_in(out).ledger == (entry,)
+    begin_ledger(out, replace(entry, id="0" * 32), found)
+    assert history_in(out).ledger == (entry,)  # what it was stays
     (out / "model").mkdir()
     for steps in (7, 9):
-        end(out, steps=steps)
+        end_ledger(out, steps=steps)
     assert ledger(out)[-1].steps == 7
     assert begun(out, own).id == entry.id
 
@@ -133,14 +132,14 @@ def test_a_ledger_is_written_once_and_ended_once_beside_the_weights(tmp_path):
         ),
     ],
 )
-def test_a_damaged_ledger_is_named(tmp_path, text, says):
+def test_the_error_names_a_damaged_ledger(tmp_path, text, says):
     out = trained(tmp_path / "out", "a")
     (out / "model" / "privacy.json").write_text(text)
     with pytest.raises(ModelError, match=says):
         history_of(out)
 
 
-def test_damaged_records_are_named(tmp_path):
+def test_the_error_names_damaged_records(tmp_path):
     out = trained(tmp_path / "out", "a")
     [file] = (out / "records").iterdir()
     file.write_bytes(file.read_bytes()[:-3])
@@ -151,7 +150,7 @@ def test_damaged_records_are_named(tmp_path):
 # A private training
 
 
-def test_the_entry_of_a_private_training_has_the_plans_numbers(tmp_path, plan):
+def test_the_entry_of_a_private_training_has_the_numbers_of_the_plan(tmp_path, plan):
     found = begun(tmp_path, records("a"))
     entry = entry_of(PRIVATE, plan, CONFIG, found)
     assert (plan.sample_rate, plan.units, plan.steps) == (4 / 20, 20, 2 * 20 // 4)
@@ -163,7 +162,7 @@ def test_the_entry_of_a_private_training_has_the_plans_numbers(tmp_path, plan):
     assert entry_of(silent, silent.planned(DATA, CONFIG), CONFIG, found).epsilon is None
 
 
-def test_what_voided_the_guarantee_before_voids_it_still_and_once(tmp_path):
+def test_a_void_guarantee_stays_void_with_each_reason_once(tmp_path):
     seeded = replace(PRIVATE, noise_seed_without_guarantee=3)
     out = trained(tmp_path / "out", "a", defence=seeded)
     again = begun(out, records("a"))
@@ -190,22 +189,22 @@ def test_a_vocabulary_of_the_private_text_is_refused_unless_it_was_accepted(tmp_
     check_vocabulary(PRIVATE, other, continued=False)
 
 
-def test_a_statement_counts_what_was_held_out_and_what_was_read_before(tmp_path, plan):
+def test_a_statement_counts_validation_and_earlier_records(tmp_path, plan):
     first = trained(tmp_path / "first", "a", "line 1")
     corpus = Corpus.from_texts([f"line {number}" for number in range(20)])
     texts = read_texts(corpus, hold_out=0.3)
     found = begun(tmp_path / "out", texts.records, start=first)
-    statement = statement_of(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
-    assert statement.held_out == len(texts.held) > 0
+    statement = planned_statement(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
+    assert statement.held_out == len(texts.validation) > 0
     learnt_again = "line 1" in set(texts.division.training)
     assert len(statement.ancestry.shared) == int(learnt_again)
     assert bool(statement.ancestry.reasons) == learnt_again
 
 
-def test_a_promise_is_logged_before_and_after(tmp_path, told, plan):
+def test_a_guarantee_is_logged_before_and_after_the_training(tmp_path, told, plan):
     texts = read_texts(CORPUS)
     found = begun(tmp_path / "out", texts.records)
-    statement = statement_of(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
+    statement = planned_statement(plan, entry_of(PRIVATE, plan, CONFIG, found), texts, found)
     announce(statement, CONFIG.batch_size, told)
     assert told.lines[0] == "dp-sgd: 20 sequences, noise multiplier 2, clip 1, 10 steps"
     assert told.lines[1].startswith("Planned: ")
@@ -219,18 +218,18 @@ def test_a_promise_is_logged_before_and_after(tmp_path, told, plan):
 
 def test_several_private_trainings_of_one_text_have_a_joint_epsilon(tmp_path, told):
     outs = [trained(tmp_path / f"seed-{seed}", "a", defence=PRIVATE) for seed in (0, 1)]
-    log_joint(outs, told)
+    log_joint_guarantee(outs, told)
     joint = composed_epsilon([MECHANISM, MECHANISM], delta=1e-5, accountant="rdp")
     assert MECHANISM.epsilon(1e-5, "rdp") < joint < math.inf
     assert f"All 2 together have ε = {joint:.3g} at δ = 1e-5" in told.lines[0]
     silent, plain = Told(), trained(tmp_path / "plain", "a")
     for trainings in ([outs[0], plain], [plain, outs[0]], []):  # one promises nothing
-        log_joint(trainings, silent)
+        log_joint_guarantee(trainings, silent)
     assert silent.lines == []
 
 
-def test_long_sentences_are_set_in(told):
-    log_all(told, ["word " * 30, "short"], begin="Privacy: ")
+def test_long_sentences_are_wrapped_with_indent(told):
+    log_all(told, ["word " * 30, "short"], prefix="Privacy: ")
     assert told.lines[0].startswith("Privacy: word")
     assert all(line.startswith("  ") for line in told.lines[1:])
     assert max(map(len, told.lines)) <= 100
@@ -244,7 +243,7 @@ def test_long_sentences_are_set_in(told):
         ('{"step": 1}\n', None),
     ],
 )
-def test_a_clipping_norm_that_nothing_reaches_gets_advice(tmp_path, lines, advice):
+def test_an_unused_clipping_norm_gets_advice(tmp_path, lines, advice):
     (tmp_path / "log.jsonl").write_text(lines)
     found = clip_advice(tmp_path / "log.jsonl")
     assert found is None if advice is None else advice in found

@@ -1,4 +1,4 @@
-"""What `train` promises, at its start and its end, for a model that has read before."""
+"""The guarantee of `train` before and after a training of a model with earlier trainings."""
 
 import json
 import shutil
@@ -63,16 +63,16 @@ def ledger(folder):
 def by_hand(*entries):
     mechanisms = [
         Mechanism(
-            noise_multiplier=one["noise_multiplier"],
-            sample_rate=one["sample_rate"],
-            steps=one["steps_planned"],
+            noise_multiplier=entry["noise_multiplier"],
+            sample_rate=entry["sample_rate"],
+            steps=entry["steps_planned"],
         )
-        for one in entries
+        for entry in entries
     ]
     return composed_epsilon(mechanisms, delta=entries[-1]["delta"])
 
 
-def test_from_other_text_it_has_its_epsilon_alone(place, tmp_path):
+def test_without_shared_text_epsilon_is_that_of_one_training(place, tmp_path):
     found, start, end = train(tmp_path / "new", from_=place / "public", defence=PRIVATE)
     summary = found.summary
     for said in (start, end):
@@ -84,11 +84,11 @@ def test_from_other_text_it_has_its_epsilon_alone(place, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("before", "read"), [("first", 100), ("of-half", 50), ("of-other", 0)])
-def test_private_trainings_compose_for_what_both_have_read(place, tmp_path, before, read):
+def test_private_trainings_compose_for_shared_records(place, tmp_path, before, read):
     found, start, end = train(tmp_path / "new", from_=place / before, defence=PRIVATE)
     entries = ledger(found.model)
     assert found.summary["ancestors_on_same_text"] == bool(read)
-    composed = by_hand(*(one for one in entries if one["defence"] == "dp-sgd"))
+    composed = by_hand(*(entry for entry in entries if entry["defence"] == "dp-sgd"))
     wanted = composed if read else found.summary["epsilon"]
     assert found.summary["epsilon_with_ancestors"] == pytest.approx(wanted)
     for said in (start, end):
@@ -106,7 +106,7 @@ def test_an_undefended_ancestor_on_the_same_text_leaves_no_guarantee(place, tmp_
     assert found.record["privacy"]["guarantee"].startswith("No guarantee: training")
 
 
-def test_of_a_bare_model_the_overlap_is_a_condition(place, tmp_path):
+def test_with_an_unknown_ancestor_the_guarantee_has_a_condition(place, tmp_path):
     """Its ledger names trainings, but what they read is not there."""
     shutil.copytree(place / "first" / "model", tmp_path / "bare")
     found, start, _ = train(tmp_path / "new", from_=tmp_path / "bare", defence=PRIVATE)
@@ -116,7 +116,7 @@ def test_of_a_bare_model_the_overlap_is_a_condition(place, tmp_path):
     assert found.summary["vocabulary_made_of"] == "unknown"
 
 
-def test_a_model_without_a_ledger_may_have_read_all_and_a_damaged_one_is_named(place, tmp_path):
+def test_an_unknown_ancestor_is_stated_and_a_damaged_ledger_named(place, tmp_path):
     folder = shutil.copytree(place / "public" / "model", tmp_path / "elsewhere")
     (folder / "privacy.json").unlink()
     found, start, end = train(tmp_path / "new", from_=folder, defence=PRIVATE)
@@ -149,7 +149,7 @@ def test_a_private_vocabulary_is_refused_with_the_remedy(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_private_vocabulary_that_was_accepted_is_named_in_the_guarantee(tmp_path):
+def test_an_accepted_private_vocabulary_is_stated(tmp_path):
     found, start, end = train(tmp_path / "new", model=SMALL, defence=ACCEPTED)
     for said in (start, end):
         assert "ε does not cover the vocabulary, which was made from this text" in said
@@ -157,13 +157,13 @@ def test_a_private_vocabulary_that_was_accepted_is_named_in_the_guarantee(tmp_pa
     assert found.summary["vocabulary_made_of"] == "own"
 
 
-def test_no_hash_is_in_what_is_released_and_records_are_private(place):
+def test_released_files_have_no_hashes_and_records_are_private(place):
     plain = place / "plain"
     [entry] = ledger(plain / "model")
     assert entry["vocabulary"] == entry["id"]
     record = plain / "records" / f"{entry['id']}.npy"
     assert stat.S_IMODE(record.stat().st_mode) == 0o600
-    hashes = [one.tobytes() for one in hash_texts(TEXTS)]
+    hashes = [hash_text.tobytes() for hash_text in hash_texts(TEXTS)]
     assert hashes[0] in record.read_bytes()
     data = results.load(plain / "run").run["data"]
     released = b"".join(file.read_bytes() for file in (plain / "model").iterdir())
@@ -177,10 +177,10 @@ def test_a_training_keeps_the_records_of_its_ancestors_and_its_ledger(place, tmp
     """A resumed one too, whatever `from_` names now."""
     found, _, _ = train(tmp_path / "new", from_=place / "first", defence=PRIVATE)
     entries = ledger(tmp_path / "new")
-    assert [one["defence"] for one in entries] == ["none", "dp-sgd", "dp-sgd"]
+    assert [entry["defence"] for entry in entries] == ["none", "dp-sgd", "dp-sgd"]
     kept = {file.stem for file in (tmp_path / "new" / "records").iterdir()}
-    assert kept == {one["id"] for one in entries}
-    assert [one["steps"] for one in entries] == [8, 13, None]
+    assert kept == {entry["id"] for entry in entries}
+    assert [entry["steps"] for entry in entries] == [8, 13, None]
     assert ledger(found.model)[-1]["steps"] == 13
     bare = shutil.copytree(place / "first" / "model", tmp_path / "bare")
     (bare / "privacy.json").unlink()
@@ -190,7 +190,7 @@ def test_a_training_keeps_the_records_of_its_ancestors_and_its_ledger(place, tmp
 
 
 @pytest.mark.slow
-def test_several_private_trainings_of_one_text_are_counted_together(place, tmp_path):
+def test_several_private_trainings_have_a_joint_statement(place, tmp_path):
     told = Told()
     train(tmp_path / "new", from_=place / "public", defence=PRIVATE, seeds=2, monitor=told)
     entries = [ledger(tmp_path / "new" / f"seed-{seed}")[-1] for seed in (0, 1)]
@@ -199,7 +199,7 @@ def test_several_private_trainings_of_one_text_are_counted_together(place, tmp_p
 
 
 @pytest.mark.parametrize(("task", "data"), [("nlu", SONGS), ("dialogue", PAIRS)])
-def test_the_other_tasks_keep_a_ledger_too(tmp_path, task, data):
+def test_all_tasks_have_a_ledger(tmp_path, task, data):
     found = trained_on(tmp_path / "out", data, task=task)
     [entry] = ledger(found.model)
     assert entry["defence"] == "none"

@@ -1,4 +1,4 @@
-"""The page of a training says what its statement says, the warnings first, and draws its curve."""
+"""The page of a training shows its warnings, its statement and its curve."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -60,7 +60,7 @@ def shown(tmp_path):
     return report
 
 
-def test_the_statement_is_shown_number_first(shown):
+def test_the_statement_begins_with_its_number(shown):
     more = {"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}
     found = shown(DefendedTraining(more), TERMS)
     assert found.evidence[0] == TERMS["guarantee"]
@@ -71,13 +71,13 @@ def test_the_statement_is_shown_number_first(shown):
     assert found.figures[0].svg.count("<svg") == 2
 
 
-def test_a_model_that_has_learned_nothing_is_called_so(shown):
+def test_a_useless_model_gives_a_notice(shown):
     more = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
     [warning] = shown(DefendedTraining(more), {"guarantee": "ε = 1."}).notices
     assert "no better than word frequencies: perplexity 40.0, word frequencies 30.0" in warning
 
 
-def test_a_training_without_a_guarantee_says_so(shown):
+def test_the_report_states_a_missing_guarantee(shown):
     found = shown(DefendedTraining())
     assert "No defence with a guarantee" in found.evidence[0]
     assert len(found.tables) == 1
@@ -85,7 +85,7 @@ def test_a_training_without_a_guarantee_says_so(shown):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [None, 1e300, 0.0, -1.0])
-def test_perplexities_that_no_axis_has_are_left_out(shown, last):
+def test_infinite_perplexities_are_left_out_of_the_chart(shown, last):
     found = shown(DefendedTraining(last=last))
     assert len(found.figures) == 1
     assert "NaN" not in found.figures[0].svg
@@ -98,7 +98,7 @@ def test_perplexities_that_no_axis_has_are_left_out(shown, last):
         (PairTraining(), "and BLEU 0.25.", ("BLEU",)),
     ],
 )
-def test_scores_of_a_task_are_beside_the_perplexity(shown, training, lede, columns):
+def test_scores_of_a_task_are_listed_with_the_perplexity(shown, training, lede, columns):
     found = shown(training)
     assert found.evidence[0].startswith(f"Perplexity 40.0 on the validation text {lede}")
     assert found.evidence[0].endswith("This does not measure what the model reveals.")

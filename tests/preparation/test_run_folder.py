@@ -1,4 +1,4 @@
-"""What every training records, and its last lines."""
+"""The record of a training, and its last lines in the log."""
 
 from types import SimpleNamespace
 
@@ -6,9 +6,9 @@ import pytest
 
 from tests.preparation.trainings import job
 from vestige import results
-from vestige.preparation.prepared import Prepared
-from vestige.preparation.run_training import log_epoch, save
+from vestige.preparation.run_training import log_result, save
 from vestige.preparation.trained import RUN, Trained, repeats
+from vestige.preparation.training_setup import TrainingSetup
 from vestige.results import Result
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training.word_frequencies import useless_model, useless_training
@@ -17,7 +17,7 @@ AS_GOOD = {"word_frequency_perplexity": 7.0, "validation_perplexity": 7.0, "perp
 """A training as good as the frequencies of words, whatever judged it."""
 
 
-def test_a_run_records_the_call_its_settings_and_what_else_it_is_given(tmp_path, told):
+def test_a_run_records_the_call_and_further_entries(tmp_path, told):
     measured = Result(kind="Sums", summary={"number": 3}, rows=[{"row": 1}, {"row": 2}])
     more = {"configuration": {"epochs": 2}, "division": {"held_out_documents": 5}}
     save(job(tmp_path, told, seed=4), measured, **more)
@@ -25,7 +25,7 @@ def test_a_run_records_the_call_its_settings_and_what_else_it_is_given(tmp_path,
     assert run.run.items() >= {"verb": "train", "seed": 4, **more}.items()
     assert (run.summary, list(run.rows)) == ({"number": 3}, [{"row": 1}, {"row": 2}])
     history = TrainingHistory(epochs=(), best_epoch=0, stopped=False)
-    found = Trained.in_folder(tmp_path, history)
+    found = Trained.load(tmp_path, history)
     assert found.summary == {"model": str(tmp_path / "model"), "number": 3}
     assert found.record["configuration"] == {"epochs": 2}
     assert found.history is history
@@ -42,7 +42,7 @@ def test_a_run_records_the_call_its_settings_and_what_else_it_is_given(tmp_path,
         ({"judged_by": "training", "validation_perplexity": None, "perplexity": 3.0}, False),
     ],
 )
-def test_a_training_is_judged_by_the_text_that_it_names(tmp_path, told, change, useless):
+def test_a_training_is_judged_by_its_recorded_text(tmp_path, told, change, useless):
     summary = {**AS_GOOD, **change}
     assert (useless_training(summary) is not None) == useless
     save(job(tmp_path, told), Result(kind="Sums", summary=summary, rows=[]), configuration={})
@@ -89,13 +89,13 @@ RANDOM = "That is worse than a random guess"
         ({"word_frequency_perplexity": 7.0, "judged_by": "validation"}, None, ["Epoch 2 kept"]),
     ],
 )
-def test_the_kept_epoch_is_logged_with_what_to_change(told, change, stop, lines):
+def test_the_chosen_epoch_is_logged_with_advice(told, change, stop, lines):
     usual = {"epoch": 2.0, "steps": 1200, "stopped": False, "perplexity": 9.0}
     model = SimpleNamespace(vocabulary=range(100))
-    made = Prepared(
-        kind="DefendedTraining", model=model, stop=stop, task=None, config=None, scores=dict
+    made = TrainingSetup(
+        kind="DefendedTraining", model=model, stop=stop, task=None, config=None, measure=dict
     )
-    log_epoch({**usual, "validation_perplexity": 8.0, **change}, made, told)
+    log_result({**usual, "validation_perplexity": 8.0, **change}, made, told)
     assert [line.startswith(begin) for line, begin in zip(told.lines, lines, strict=True)] == [
         True
     ] * len(lines)

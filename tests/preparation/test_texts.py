@@ -1,4 +1,4 @@
-"""Texts of a training: which documents are learned, which validate, and what is left out."""
+"""Texts of a training: the training part, the validation part, and those left out."""
 
 from collections import Counter
 
@@ -15,77 +15,75 @@ MANY = Corpus.from_texts([f"line {number} of many" for number in range(400)])
 USERS = Corpus.from_texts(LINES, users=[f"user {number % 10}" for number in range(40)])
 
 
-def test_one_document_in_twenty_is_held_out_unless_another_share_is_asked_for():
+def test_one_document_in_twenty_is_held_out_by_default():
     texts, expected = read_texts(MANY), divide(MANY, HOLD_OUT)
     assert HOLD_OUT == 0.05
-    assert list(texts.held) == list(expected.held_out)
+    assert list(texts.validation) == list(expected.held_out)
     assert list(texts.training) == list(expected.training)
 
 
-def test_what_is_held_out_depends_on_each_text_alone_and_grows_with_the_share():
-    few, many = (set(read_texts(MANY, hold_out=share).held) for share in (0.1, 0.4))
+def test_holding_out_depends_only_on_each_text_and_the_share():
+    few, many = (set(read_texts(MANY, hold_out=share).validation) for share in (0.1, 0.4))
     assert few < many
     backwards = Corpus.from_texts(list(MANY)[::-1])
-    assert set(read_texts(backwards, hold_out=0.1).held) == few
+    assert set(read_texts(backwards, hold_out=0.1).validation) == few
     for gone in (min(few), min(set(MANY) - few)):
         others = Corpus.from_texts([text for text in MANY if text != gone])
-        assert set(read_texts(others, hold_out=0.1).held) == few - {gone}
+        assert set(read_texts(others, hold_out=0.1).validation) == few - {gone}
 
 
-def test_what_is_held_out_is_logged(told):
+def test_held_out_documents_are_logged(told):
     texts = read_texts(CORPUS, hold_out=0.3, monitor=told)
-    assert len(texts.training) + len(texts.held) == len(LINES)
+    assert len(texts.training) + len(texts.validation) == len(LINES)
     read_texts(Corpus.from_texts(["one"]), hold_out=0.01, monitor=told)
     assert list(read_texts(CORPUS, hold_out=0.0, monitor=told).training) == LINES
     some, none = told.lines
-    assert (
-        some
-        == f"Validation: {len(texts.held)} of 40 documents, chosen by the hash of each document"
-    )
+    held_out = len(texts.validation)
+    assert some == f"Validation: {held_out} of 40 documents, chosen by the hash of each document"
     assert none.startswith("Validation: no document, because hashes choose 0.01 of few")
 
 
-def test_other_text_validates_whatever_share_is_asked_for(told):
+def test_other_validation_text_replaces_the_share(told):
     held = Corpus.from_texts(["other"])
     texts = read_texts(CORPUS, validation=held, hold_out=0.5, monitor=told)
     assert list(texts.training) == LINES
-    assert texts.held is held
+    assert texts.validation is held
     assert told.lines == []
 
 
-def test_users_are_held_out_whole(told):
+def test_users_are_held_out_with_all_documents(told):
     texts = read_texts(USERS, hold_out=0.4, by_user=True, monitor=told)
-    held = set(texts.held.users)
+    held = set(texts.validation.users)
     assert held
     assert not set(texts.training.users) & held
     assert told.lines == [
-        f"Validation: {len(texts.held)} of 40 documents of {len(held)} users, "
+        f"Validation: {len(texts.validation)} of 40 documents of {len(held)} users, "
         "chosen by the hash of each user"
     ]
 
 
-def test_what_a_user_has_beyond_the_cap_is_left_out_and_logged(told):
+def test_documents_beyond_the_cap_are_left_out_and_logged(told):
     texts = read_texts(USERS, most_per_user=3, hold_out=0.0, monitor=told)
     assert Counter(texts.training.users) == {f"user {n}": 3 for n in range(10)}
     assert told.lines == ["Left out: 10 of 40 documents, of 10 users with more than 3"]
 
 
 @pytest.mark.parametrize("settings", [{"by_user": True}, {"most_per_user": 3}])
-def test_users_must_be_known_to_be_held_out_or_capped(settings):
+def test_holding_out_or_capping_users_needs_a_user_column(settings):
     with pytest.raises(DataError, match="the corpus has no user column"):
         read_texts(CORPUS, **settings)
 
 
-def test_canaries_are_learned_as_often_as_their_manifest_says(tmp_path):
+def test_canaries_are_never_held_out(tmp_path):
     plant(CORPUS, phrase="quiet mice", copies=9, out=tmp_path / "planted")
     texts = read_texts(tmp_path / "planted", hold_out=0.6)
     assert list(texts.training).count("quiet mice") == 9
-    assert len(texts.held) > 0
-    assert [one.phrase for one in texts.planted.canaries if one.planted] == ["quiet mice"]
+    assert len(texts.validation) > 0
+    assert [canary.phrase for canary in texts.planted.canaries if canary.planted] == ["quiet mice"]
     assert read_texts(CORPUS).planted is None
 
 
-def test_so_many_documents_are_read(tmp_path):
+def test_the_limit_of_documents_is_respected(tmp_path):
     file = tmp_path / "lines.txt"
     file.write_text("\n".join(LINES))
     texts = read_texts(file, limit=5, hold_out=0.0)

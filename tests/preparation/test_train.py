@@ -1,4 +1,4 @@
-"""`train` on running text: what it leaves and records, and what a second call does to it."""
+"""`train` on running text: its files, its record, and repeated calls."""
 
 import json
 from dataclasses import replace
@@ -22,13 +22,13 @@ def files_of(folder):
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_training_leaves_a_model_and_a_run_that_says_what_was_read(plain):
+def test_a_training_leaves_a_model_and_a_run_with_its_inputs(plain):
     run = results.load(plain.directory / "run")
     assert load_model(plain.model).vocabulary == load_model(plain.directory).vocabulary
     assert load_model(plain.model).architecture == "lstm"
     assert (run.result, run.run["verb"]) == ("DefendedTraining", "train")
     assert plain.summary == {"model": str(plain.model), **run.summary}
-    assert plain.rows == tuple(one.row() for one in plain.history.epochs)
+    assert plain.rows == tuple(epoch.row() for epoch in plain.history.epochs)
     division = divide(CORPUS, 0.3)
     assert run.run["division"] == division.summary()
     data = run.run["data"]
@@ -41,7 +41,7 @@ def test_a_training_leaves_a_model_and_a_run_that_says_what_was_read(plain):
     assert plain.summary["judged_by"] == "validation"
 
 
-def test_each_part_is_encoded_before_training_and_the_kept_epoch_is_logged(tmp_path, told):
+def test_each_part_is_encoded_and_the_chosen_epoch_is_logged(tmp_path, told):
     trained(tmp_path / "out", monitor=told)
     assert told.tasks == ["encoding", "encoding", "training"]
     validation, epoch = told.lines
@@ -49,14 +49,14 @@ def test_each_part_is_encoded_before_training_and_the_kept_epoch_is_logged(tmp_p
     assert epoch.split(" kept, ")[0] in ("Epoch 1", "Epoch 2")
 
 
-def test_without_validation_the_training_text_judges(tmp_path):
+def test_without_validation_the_training_text_is_used(tmp_path):
     found = trained(tmp_path / "out", hold_out=0.0)
     assert set(found.record["data"]) == {"training"}
     assert found.summary["validation_perplexity"] is None
     assert found.summary["judged_by"] == "training"
 
 
-def test_a_cap_leaves_out_what_users_have_beyond_it(tmp_path):
+def test_a_cap_leaves_out_further_documents_of_users(tmp_path):
     found = trained(tmp_path / "out", LETTERS, max_documents_per_user=5, hold_out=0.4)
     division, data = found.record["division"], found.record["data"]
     assert division["left_out_documents"] == 40 - 3 * 5
@@ -65,14 +65,14 @@ def test_a_cap_leaves_out_what_users_have_beyond_it(tmp_path):
 
 
 @pytest.mark.parametrize("batching", ["poisson-users", "documents"])
-def test_users_are_held_out_where_users_are_drawn(tmp_path, batching):
+def test_sampling_users_holds_out_users(tmp_path, batching):
     training = replace(SHORT, epochs=1, batch_size=1, batching=batching)
     by_user = batching == "poisson-users"
     found = trained(tmp_path / "out", LETTERS, training=training, hold_out=0.6)
     assert found.record["division"] == divide(LETTERS, 0.6, by_user=by_user).summary()
 
 
-def test_a_path_and_what_is_in_it_give_the_same_bits(plain, tmp_path):
+def test_a_path_and_its_content_give_the_same_bits(plain, tmp_path):
     file = tmp_path / "letters.txt"
     file.write_text("\n".join(LINES))
     again = trained(tmp_path / "again", str(file))
@@ -80,7 +80,7 @@ def test_a_path_and_what_is_in_it_give_the_same_bits(plain, tmp_path):
     assert again.record["data"]["training"]["path"] == str(file)
 
 
-def test_a_loaded_model_is_continued_and_stays_as_it_is(plain, tmp_path):
+def test_continuing_a_loaded_model_does_not_change_it(plain, tmp_path):
     model = load_model(plain.directory)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     of_object, of_path = (
@@ -118,7 +118,7 @@ def test_a_transformer_over_subwords(tmp_path):
 
 
 @pytest.mark.parametrize("architecture", ["lstm", "gru"])
-def test_next_words_are_learnt_from_texts_one_by_one(tmp_path, architecture):
+def test_the_next_word_task_reads_texts_one_by_one(tmp_path, architecture):
     shape = ModelOptions(architecture=architecture, hidden_size=8)
     found = trained(tmp_path / "out", LETTERS, task="next-word", model=shape, hold_out=0.1)
     settings, model = found.record["configuration"], load_model(found.directory, device="cpu")
@@ -129,7 +129,7 @@ def test_next_words_are_learnt_from_texts_one_by_one(tmp_path, architecture):
 
 
 @pytest.mark.slow
-def test_a_model_that_learned_nothing_is_called_useless_and_one_that_learned_is_not(tmp_path, told):
+def test_only_a_useless_model_gives_a_notice(tmp_path, told):
     """By its folder: exposure, extraction and comparison ask it before they judge."""
     rates = {"useless": 1e-6, "trained": 0.02}
     for name, rate in rates.items():
@@ -147,7 +147,7 @@ def test_a_model_that_learned_nothing_is_called_useless_and_one_that_learned_is_
 
 
 @pytest.mark.slow
-def test_a_training_stops_at_a_perplexity_and_says_so(tmp_path, told):
+def test_a_training_stops_at_a_perplexity_and_logs_it(tmp_path, told):
     looks = replace(SHORT, batching="documents", evaluate_every=3, sequence_length=8)
     whole = trained(tmp_path / "whole", training=looks, validation=HELD)
     reached, steps = ([row[k] for row in whole.rows] for k in ("validation_perplexity", "step"))
@@ -187,7 +187,7 @@ def test_a_finished_training_is_returned_unchanged_and_never_overwritten(plain):
         ({"training": replace(SHORT, epochs=3)}, "another training"),
     ],
 )
-def test_a_resume_that_asks_for_something_else_changes_no_file(plain, change, says):
+def test_a_resume_with_other_settings_changes_no_file(plain, change, says):
     before = files_of(plain.directory)
     with pytest.raises(VestigeError, match=says):
         trained(plain.directory, resume=True, **change)
@@ -198,11 +198,13 @@ def test_a_resume_that_asks_for_something_else_changes_no_file(plain, change, sa
 
 
 @pytest.mark.slow
-def test_several_seeds_are_several_trainings(plain, tmp_path):
+def test_several_seeds_make_several_trainings(plain, tmp_path):
     found = trained(tmp_path / "out", seed=4, seeds=2)
     assert found.summary == {"directory": str(tmp_path / "out"), "trainings": 2}
-    assert [one.directory.name for one in found.trainings] == ["seed-4", "seed-5"]
-    assert [row["model"] for row in found.rows] == [str(one.model) for one in found.trainings]
+    assert [training.directory.name for training in found.trainings] == ["seed-4", "seed-5"]
+    assert [row["model"] for row in found.rows] == [
+        str(training.model) for training in found.trainings
+    ]
     one, other = found.trainings
     assert (one.record["seed"], other.record["seed"]) == (4, 5)
     assert one.record["data"] == other.record["data"]

@@ -1,4 +1,4 @@
-"""`train` under each defence: what it leaves, logs and spends, and what a kill does to it."""
+"""`train` with each defence: files, log, budget, and kills."""
 
 import json
 import shutil
@@ -43,9 +43,7 @@ def logged(folder):
         (Triplet(pairing="in-batch"), "documents", "triplet_loss"),
     ],
 )
-def test_a_defence_has_the_batches_that_it_needs_and_is_recorded(
-    tmp_path, defence, batching, measure
-):
+def test_a_defence_has_its_batches_and_is_recorded(tmp_path, defence, batching, measure):
     found = defended(tmp_path / "out", defence)
     settings = found.record["configuration"]
     assert settings["batching"] == batching
@@ -84,7 +82,7 @@ def test_a_budget_is_kept_logged_and_stored(tmp_path, told):
 
 
 @pytest.mark.slow
-def test_a_private_training_that_stops_early_claims_what_was_planned(tmp_path, told):
+def test_a_private_training_that_stops_early_states_the_planned_budget(tmp_path, told):
     early = replace(ONCE, epochs=2, stop_at_perplexity=1e6, evaluate_every=5)
     found = defended(tmp_path / "new", NOISY, early, monitor=told)
     summary = found.summary
@@ -111,7 +109,7 @@ def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(tmp_path
     assert "seed" in entry["void"][0]
 
 
-def test_no_noise_is_no_guarantee(tmp_path, told):
+def test_zero_noise_has_no_guarantee(tmp_path, told):
     found = defended(tmp_path / "new", replace(NOISY, noise_multiplier=0.0), monitor=told)
     assert found.summary["epsilon"] is None
     assert found.summary["guarantee_void"]
@@ -123,7 +121,7 @@ def test_no_noise_is_no_guarantee(tmp_path, told):
     [(replace(NOISY, unit="user", max_grad_norm=0.5, physical_batch_size=5), 2), (AVERAGED, 2)],
     ids=["dp-sgd", "dp-fedavg"],
 )
-def test_users_are_protected_whole(tmp_path, told, defence, steps):
+def test_users_are_protected_with_all_documents(tmp_path, told, defence, steps):
     found = defended(tmp_path / "new", defence, PAIRS_OF_USERS, monitor=told)
     summary, settings = found.summary, found.record["configuration"]
     assert (summary["defence"], summary["unit"]) == (defence.name, "user")
@@ -197,7 +195,7 @@ def steps_of(folder):
     ],
     ids=["dp-sgd", "dp-fedavg"],
 )
-def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(run, tmp_path, words):
+def test_a_killed_training_resumes_to_the_same_weights_and_budget(run, tmp_path, words):
     """The same bits as from its beginning with the same secret, which nobody else can guess."""
     whole, killed = run(words, "whole"), run(words, "killed", killed=True)
     again = shutil.copytree(killed, tmp_path / "again")
@@ -214,7 +212,7 @@ def test_killed_and_resumed_it_has_the_same_weights_and_spent_its_budget_once(ru
 
 
 @pytest.mark.slow
-def test_killed_in_the_middle_of_an_epoch_it_ends_in_the_same_bits(run):
+def test_a_training_killed_within_an_epoch_resumes_to_the_same_bits(run):
     words = "spoken.jsonl --task nlu --dropout --embedding-size 4 --batch-size 4 --hold-out 0.2"
     whole, killed = run(words, "whole"), run(words, "killed", killed=True)
     run(f"{words} --resume", "killed")

@@ -1,4 +1,4 @@
-"""`train --task translation|dialogue`: a vocabulary for each side, and scores with intervals."""
+"""`train --task translation|dialogue`: two vocabularies, and scores with intervals."""
 
 from dataclasses import replace
 
@@ -39,7 +39,7 @@ def test_a_translation_leaves_a_model_and_a_run(translator):
     assert parts[1] == run.run["division"]["held_out_documents"] > 0
 
 
-def test_each_side_has_a_vocabulary_of_its_own(translator):
+def test_sources_and_targets_have_their_own_vocabularies(translator):
     model, found = loaded(translator), translator.record["models"]["trained"]
     assert set(model.source_vocabulary.words) == {"<unk>", "<eos>", "dites", "vite", *NUMBERS}
     assert set(model.vocabulary.words) == {"<unk>", "<eos>", "say", "now", *NUMBERS}
@@ -50,7 +50,7 @@ def test_each_side_has_a_vocabulary_of_its_own(translator):
     assert given.log_probs(given.start(1)).shape == (1, len(model.vocabulary))
 
 
-def test_what_was_not_asked_for_is_the_presets(pairs):
+def test_unset_options_come_from_the_preset(pairs):
     plan, settings = PAIR_PRESETS["dialogue"], pairs.record["configuration"]
     assert loaded(pairs).config == replace(plan.model, hidden_size=4, embedding_size=4)
     assert settings["learning_rate"] == plan.training.learning_rate
@@ -59,7 +59,7 @@ def test_what_was_not_asked_for_is_the_presets(pairs):
     assert "validation_bleu" not in pairs.summary
 
 
-def test_the_vocabularies_of_another_training_are_taken_as_they_are(pairs, tmp_path):
+def test_the_vocabularies_of_another_training_are_used_unchanged(pairs, tmp_path):
     model, other = loaded(pairs), Corpus.from_texts(["good day"] * 9, sources=["bon jour"] * 9)
     training = TrainingOptions(epochs=1, optimizer="sgd", momentum=0.9)
     shape = ModelOptions(hidden_size=4, embedding_size=5, architecture="gru")
@@ -100,7 +100,7 @@ def test_a_vocabulary_without_sources_is_refused(plain, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_translator_is_refused_where_next_words_are_asked(translator, tmp_path):
+def test_a_translation_model_is_refused_as_a_language_model(translator, tmp_path):
     done = invoke(["diff", translator.directory, translator.directory, "--out", tmp_path / "none"])
     assert done.exit_code == 2
     assert "is a sequence-to-sequence model: it needs a source text." in done.stderr

@@ -14,7 +14,7 @@ from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_intent_slot
 from vestige.models.folders import fingerprint
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
-from vestige.preparation.utterances import UNUSED
+from vestige.preparation.utterance_setup import UNUSED
 from vestige.training.directory import HISTORY
 from vestige.training.new_models import words_of
 
@@ -51,7 +51,7 @@ def learned(planted, tmp_path_factory):
     return trained(tmp_path_factory.mktemp("learned") / "out", str(planted), task="nlu")
 
 
-def test_it_leaves_a_model_and_a_run(learned, planted):
+def test_a_training_leaves_a_model_and_a_run(learned, planted):
     run = results.load(learned.directory / "run")
     assert (run.result, len(run.rows)) == ("IntentSlotTraining", 2)
     assert (learned.summary["task"], learned.summary["epoch"]) == ("nlu", 2)
@@ -74,7 +74,7 @@ def test_the_scores_of_the_test_part_have_intervals(learned):
     assert 0 <= summary["test_slot_f1"] <= 1
 
 
-def test_the_model_knows_all_candidates_and_labels_of_the_secret(learned, planted):
+def test_the_model_has_all_candidates_and_labels_of_the_secret(learned, planted):
     model = load_intent_slot(learned.directory, device="cpu")
     manifest, parts = SecretManifest.load(planted / "manifest.json"), read_utterances(planted)
     learnt = {"<unk>", "<eos>", *words_of(parts.train, parts.validation)}
@@ -84,7 +84,7 @@ def test_the_model_knows_all_candidates_and_labels_of_the_secret(learned, plante
     assert {"B-canary", "I-canary"} < set(model.tags)
 
 
-def test_the_last_epoch_is_kept_and_logged(tmp_path, told):
+def test_the_last_epoch_is_saved_and_logged(tmp_path, told):
     found = trained(tmp_path / "out", task="nlu", hold_out=0.25, monitor=told)
     assert told.tasks == ["training"]
     loss = found.summary["loss"]
@@ -93,7 +93,7 @@ def test_the_last_epoch_is_kept_and_logged(tmp_path, told):
     assert sizes == {"training": 30, "validation": 10}
 
 
-def test_the_defences_of_the_paper(tmp_path, told):
+def test_the_defences_of_the_paper_are_available(tmp_path, told):
     nlu = NluOptions(dropout=True, char_embeddings=True, early_stopping=True, patience=1)
     training = TrainingOptions(epochs=40, learning_rate=5.0)
     found = trained(tmp_path / "out", task="nlu", nlu=nlu, training=training, monitor=told)
@@ -106,7 +106,7 @@ def test_the_defences_of_the_paper(tmp_path, told):
     assert told.lines[0].startswith(f"Stopped after {found.summary['steps']:,} steps")
 
 
-def test_vectors_and_lower_case_decide_the_words(planted, tmp_path):
+def test_vectors_and_lower_case_determine_the_vocabulary(planted, tmp_path):
     (tmp_path / "some.vec").write_text("".join(f"{w} 1 0.5\n" for w in ("derby", "york", "fly")))
     nlu = NluOptions(vectors=str(tmp_path / "some.vec"), vectors_frozen=True)
     shape = ModelOptions(layers=1, hidden_size=4)
@@ -121,7 +121,7 @@ def test_vectors_and_lower_case_decide_the_words(planted, tmp_path):
     assert "York" not in words
 
 
-def test_a_path_and_what_is_in_it_give_the_same_bits(tmp_path):
+def test_a_path_and_its_content_give_the_same_bits(tmp_path):
     write_utterances(SONGS, tmp_path / "songs.jsonl")
     one, two = (
         trained(tmp_path / name, data, task="nlu", hold_out=0.0)
@@ -132,7 +132,7 @@ def test_a_path_and_what_is_in_it_give_the_same_bits(tmp_path):
     assert fingerprint(one.directory) == fingerprint(two.directory)
 
 
-def test_a_model_goes_on_where_another_training_ended(learned, planted, tmp_path):
+def test_a_model_continues_from_another_training(learned, planted, tmp_path):
     again = trained(
         tmp_path / "out", str(planted), task="nlu", from_=learned.directory, model=ModelOptions()
     )
@@ -169,7 +169,7 @@ def test_canaries_are_never_held_out_of_data_without_parts(planted, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(planted, tiny_encoder, tmp_path):
+def test_a_hugging_face_encoder_is_fine_tuned_and_continued(planted, tiny_encoder, tmp_path):
     encoder, shape = tiny_encoder(tmp_path / "bert"), {"model": ModelOptions()}
     one = trained(tmp_path / "one", str(planted), task="nlu", from_=encoder, **shape)
     settings = one.record["configuration"]
@@ -181,9 +181,7 @@ def test_a_hugging_face_encoder_is_fine_tuned_and_goes_on(planted, tiny_encoder,
 
 
 @pytest.mark.slow
-def test_the_terminal_shows_the_scores_of_the_test_part_or_else_of_the_validation(
-    planted, tmp_path
-):
+def test_the_terminal_shows_test_or_validation_scores(planted, tmp_path):
     words = ["--task", "nlu", "--layers", 1, "--hidden-size", 4, "--epochs", 1, "--device", "cpu"]
     for number, (data, shown) in enumerate(
         [
@@ -197,7 +195,7 @@ def test_the_terminal_shows_the_scores_of_the_test_part_or_else_of_the_validatio
         assert "Epoch 1 kept, validation loss" in done.stderr
 
 
-def test_it_is_not_compared_as_a_language_model(learned, tmp_path):
+def test_an_intent_slot_model_is_refused_as_a_language_model(learned, tmp_path):
     done = invoke(
         ["compare", f"a={learned.directory}", f"b={learned.directory}", "--out", tmp_path / "o"]
     )

@@ -1,4 +1,4 @@
-"""Small texts, and the shortest trainings on them: called with options, or only begun."""
+"""Small texts, and short trainings on them."""
 
 from vestige.data.corpus import Corpus
 from vestige.data.utterances import Utterance, Utterances

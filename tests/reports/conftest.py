@@ -1,4 +1,4 @@
-"""Results made by hand, shaped as the attacks shape theirs."""
+"""Handmade results in the form of those of attacks."""
 
 import sys
 from dataclasses import dataclass, field

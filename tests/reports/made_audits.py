@@ -1,4 +1,4 @@
-"""Audits of users with made-up outcomes."""
+"""Audits of users with invented outcomes."""
 
 import numpy as np
 

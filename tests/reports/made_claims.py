@@ -1,4 +1,4 @@
-"""Claims made by hand, for results that no attack made."""
+"""Handmade claims for handmade results."""
 
 from dataclasses import replace
 from typing import Any

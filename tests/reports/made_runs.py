@@ -1,4 +1,4 @@
-"""One small result of each kind that has a page of its own."""
+"""One small result of each kind with its own report."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -70,8 +70,10 @@ def training_leakage() -> Result:
     found, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
     changed = Check("different", "passed", "It differs from the one before by 1 nat per token.")
     found = replace(found, checks=(*PASSED, changed))
-    moments = [LeakageSnapshot(step=step, found=found, completion=completion) for step in (0, 1200)]
-    return leakage_of(moments, limits={"exposure": 3.0})
+    snapshots = [
+        LeakageSnapshot(step=step, exposure=found, completion=completion) for step in (0, 1200)
+    ]
+    return leakage_of(snapshots, limits={"exposure": 3.0})
 
 
 RESULTS: dict[str, Callable[[], Any]] = {

@@ -1,4 +1,4 @@
-"""A page as what a reader sees: headings, tables, lists and texts, read from its markup."""
+"""The visible content of a page: headings, tables, lists and texts, parsed from its markup."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.blocks import LONG, Bar, Cell, Table, bar, file_note, table
+from vestige.reports.blocks import LONG_TEXT, Bar, Cell, Table, bar, file_note, table
 from vestige.reports.charts import intervals
 from vestige.reports.page import _templates
 from vestige.reports.words import interval
@@ -20,7 +20,7 @@ def kinds(page, tag):
     return [attributes.get("class") for name, attributes in page.tags if name == tag]
 
 
-def test_columns_and_rows_are_as_they_were_given():
+def test_a_page_shows_columns_and_rows_in_order():
     page = parsed(Table(title="T", columns=("name", "n"), rows=(("<b>", "1"), ("c", "2"))))
     assert page.headings == ["T"]
     assert page.tables == [[["name", "n"], ["<b>", "1"], ["c", "2"]]]
@@ -28,8 +28,8 @@ def test_columns_and_rows_are_as_they_were_given():
     assert kinds(page, "th") == [None, "number", None, None]
 
 
-def test_long_words_are_broken_one_cell_begins_a_group_and_one_row_is_marked():
-    long = "a" * (LONG + 1)
+def test_tables_break_long_texts_and_show_groups_and_a_marked_row():
+    long = "a" * (LONG_TEXT + 1)
     page = parsed(Table(texts=2, columns=("a", "b", "c"), rows=(("x", long, long),)))
     assert kinds(page, "td") == ["long", "number"]
     page = parsed(Table(columns=("a", "b"), rows=(("Group",), ("x", "1"))))
@@ -47,7 +47,7 @@ def test_a_cell_has_its_bar_and_its_notes():
     assert lines == ["track", "reference", "range", "middle"]
 
 
-def test_a_column_is_a_function_of_a_row_and_its_texts_are_printable():
+def test_table_columns_are_functions_and_texts_are_escaped():
     found = table("T", ["a\x1b[0m"], {"95% CI": lambda r: None}, as_it_is=str, size_=len)
     assert found.columns == ("95% CI", "as it is", "size")
     assert found.rows == (("–", "a\\x1b[0m", "5"),)
@@ -57,7 +57,7 @@ def test_a_column_is_a_function_of_a_row_and_its_texts_are_printable():
     assert found.rows == (("p", "4"), ("q", "4"))
 
 
-def test_a_bar_lies_within_its_axis():
+def test_a_bar_is_clipped_to_its_axis():
     row = {"gap": 1.0, "gap_low": -9.0, "gap_high": 3.0}
     found = bar(row, "gap", (0.0, 4.0), reference=2.0, band=(1.0, 9.0))
     assert found == Bar(low=0.0, middle=25.0, high=75.0, reference=50.0, band=(25.0, 100.0))
@@ -68,7 +68,7 @@ def test_a_bar_lies_within_its_axis():
     ("ends", "text"),
     [((0.1, 0.25), "0.1 to 0.2 s"), ((0.1, None), "0.1 s or more"), ((None, 0.2), "–")],
 )
-def test_an_interval_is_told_by_its_ends(ends, text):
+def test_an_interval_is_formatted_by_its_ends(ends, text):
     assert interval(*ends, digits=1, unit=" s") == text
 
 
@@ -84,7 +84,7 @@ POINTS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("across", [False, True])
-def test_values_have_their_intervals_and_marks_in_order(across):
+def test_charts_show_values_with_intervals_and_marks(across):
     band = {"value": 1.0, "low": 0.5, "high": 1.5}
     given = {"name": "label", "caption": "C"}
     figure = intervals(POINTS, value="bits", across=across, band=band, **given)
@@ -122,7 +122,7 @@ WORDS = {
 }
 
 
-def test_the_box_names_model_and_texts_by_whole_hashes_and_no_directory():
+def test_the_file_note_has_full_hashes_and_no_directory():
     box = file_note(RUN, **WORDS)
     assert [name for name, _ in box.facts] == [
         "Question", "About the model", "About its base", "With the texts", "Made", "Finding",

@@ -1,4 +1,4 @@
-"""Every kind of result, on a page, in a notebook, on a terminal and as a run that is damaged."""
+"""Each kind of result on a page, in a notebook, on a terminal, and as a damaged run."""
 
 import hashlib
 import json
@@ -58,14 +58,14 @@ def test_every_kind_has_an_example():
     assert set(RESULTS) == set(KINDS) - shown
 
 
-def test_a_page_is_well_formed_and_answers_first(page):
+def test_a_page_is_well_formed_and_begins_with_the_answer(page):
     assert 1 <= len(page.evidence) <= 3
     assert page.headings[0]
     assert page.headings[-1] == "What these numbers do not say"
     assert REDACTION in page.text
 
 
-def test_every_table_has_its_columns_and_scrolls_inside_the_page(page):
+def test_tables_have_headers_and_scroll(page):
     for table in page.tables:
         assert {len(row) for row in table} <= {1, len(table[0])}
         assert all(row[0] for row in table[1:])
@@ -75,7 +75,7 @@ def test_every_table_has_its_columns_and_scrolls_inside_the_page(page):
     assert all(attributes["aria-label"] for attributes in wide)
 
 
-def test_lists_have_words_and_no_keys_of_ours(page):
+def test_lists_show_words_instead_of_keys(page):
     assert page.facts["batch size"] == "8"
     assert "Settings: inner" in page.headings
     assert "vectors" not in page.facts, "nothing was set"
@@ -86,7 +86,7 @@ def test_lists_have_words_and_no_keys_of_ours(page):
 
 
 @pytest.mark.slow
-def test_a_result_in_memory_and_its_run_directory_give_the_same_section(made):
+def test_a_result_and_its_run_folder_give_the_same_section(made):
     result, loaded = made
     memory = report_of(results.run_of(result), show_secrets=False)
     disk = report_of(loaded, show_secrets=False)
@@ -110,7 +110,7 @@ def test_a_terminal_begins_with_its_headline(made, capsys):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
-def test_several_runs_have_a_row_each_that_leads_to_its_section(made):
+def test_an_overview_links_each_run_to_its_section(made):
     both = render([made[1], run("TextAudit", "other")], show_secrets=False)
     [table] = re.findall(r'<div class="overview">.*?</section>', both, re.DOTALL)
     assert re.findall(r'href="#(section-\d)"', table) == ["section-1", "section-2"]
@@ -132,23 +132,23 @@ def test_a_notebook_shows_the_verdict_and_one_table_or_list(made, cell):
 
 
 @pytest.mark.slow
-def test_its_style_touches_nothing_else_in_the_notebook(cell):
+def test_its_style_does_not_affect_the_notebook(cell):
     css = re.search(r"<style>(.*?)</style>", cell, re.DOTALL)[1]
     rules = re.sub(r"/\*.*?\*/|@media[^{]*{", "", css, flags=re.DOTALL)
     selectors = [s.strip() for group in re.findall(r"([^{}]+){", rules) for s in group.split(",")]
     assert len(selectors) > 50
-    assert [one for one in selectors if not one.startswith(".vestige")] == []
+    assert [selector for selector in selectors if not selector.startswith(".vestige")] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", DRAWN)
-def test_the_headline_chart_is_the_first_of_the_page_in_colours_of_its_own(kind):
+def test_plot_returns_the_first_chart_of_the_page(kind):
     spec = notebook.plot(RESULTS[kind]()).to_json()
     assert "#b0402a" in spec
     assert not re.search(r'"#(111111|222222|333333|444444)"', spec)
 
 
-def test_a_result_without_a_chart_says_so():
+def test_plotting_a_result_without_a_chart_is_an_error():
     table = Table(name="t", title="T", note="N", columns=("a",), entries=({"a": 1},))
     with pytest.raises(ValueError, match="result must have a chart to be plotted, got Table"):
         notebook.plot(table)

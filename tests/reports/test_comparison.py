@@ -16,7 +16,7 @@ def shown(saved, comparison):
     return report_of(saved(comparison(NAMES, notes=["no users"])), show_secrets=False)
 
 
-def test_the_finding_stands_first_and_its_reasons_after_it(saved, comparison):
+def test_the_finding_comes_before_its_reasons(saved, comparison):
     made = with_claim(comparison(NAMES), made_claim("compare", LEAK))
     shown = report_of(saved(made), show_secrets=False)
     assert shown.title == "Which defence should I use?"
@@ -26,14 +26,14 @@ def test_the_finding_stands_first_and_its_reasons_after_it(saved, comparison):
     assert unchecked.evidence == ("gold leaks less.", "It helps.")
 
 
-def test_every_training_has_a_line_and_one_is_to_be_taken(shown):
+def test_each_training_has_a_row_and_one_is_recommended(shown):
     table = shown.tables[0]
     assert [row[0].text for row in table.rows] == NAMES
     assert table.marked == 1
     assert table.rows[1][0].notes == ("goldfish", "recommended: leaks less")
 
 
-def test_cells_say_leakage_utility_fairness_guarantee_and_cost(shown):
+def test_cells_show_leakage_utility_fairness_guarantee_and_cost(shown):
     texts = [cell.text for cell in shown.tables[0].rows[1][1:]]
     assert texts == ["7.0 bits", "101.0", "+0.5 points", "ε = 4.93", "800 steps"]
     notes = [cell.notes for cell in shown.tables[0].rows[1][1:]]
@@ -43,7 +43,7 @@ def test_cells_say_leakage_utility_fairness_guarantee_and_cost(shown):
     assert notes[4] == ("18,000 tokens read", "2 s", "memory × 1.00")
 
 
-def test_bars_share_their_scale_and_lie_within_it(shown):
+def test_bars_share_their_scale(shown):
     bars = [row[1].bar for row in shown.tables[0].rows]
     assert bars[0].middle > bars[1].middle > bars[2].middle
     assert {bar.reference for bar in bars} == {bars[0].middle}
@@ -51,12 +51,12 @@ def test_bars_share_their_scale_and_lie_within_it(shown):
         assert 0 <= bar.low <= bar.middle <= bar.high <= 100
 
 
-def test_the_undefended_training_has_no_bar_against_itself(shown):
+def test_the_undefended_training_has_no_difference_bar(shown):
     assert shown.tables[0].rows[0][2].bar is None
     assert shown.tables[0].rows[1][2].bar.band is not None
 
 
-def test_all_numbers_stand_with_their_intervals(shown):
+def test_all_numbers_have_intervals(shown):
     table = {row[0]: row[1:] for row in shown.tables[-1].rows if len(row) > 1}
     assert table["exposure"][1] == "7 (6.5 to 7.5) bits"
     assert table["exposure, planted 5 ×"][0] == "10 (9.5 to 10.5)"
@@ -74,7 +74,7 @@ def test_notes_and_both_charts_are_on_the_page(shown):
             assert f">{name}</text>" in figure.svg
 
 
-def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
+def test_missing_values_are_dashes_without_bars(saved, comparison):
     keys = ("exposure", "test_perplexity", "test_accuracy", "gap", "epsilon", "steps")
     none = dict.fromkeys([*keys, "empirical_epsilon"], None) | {"by_copies": []}
     shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
@@ -82,7 +82,7 @@ def test_what_was_not_measured_is_a_dash_and_no_bar(saved, comparison):
     assert shown.figures == []
 
 
-def test_a_broken_undefended_training_leaves_the_others_without_a_ratio(saved, comparison):
+def test_without_an_undefended_training_there_are_no_ratios(saved, comparison):
     none = dict.fromkeys([f"perplexity_ratio{end}" for end in ("", "_low", "_high")])
     shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
     assert [row[2].notes for row in shown.tables[0].rows] == [("25.0% right",)] * 3
@@ -100,7 +100,7 @@ def test_a_value_without_an_interval_has_no_bar(saved, comparison):
 @pytest.mark.parametrize(
     "name", ["</text><script>x</script>", "\u202eabc", "\x1b[31m", "{{ 7*7 }}"]
 )
-def test_a_hostile_name_stands_as_text_everywhere(saved, comparison, name):
+def test_hostile_names_are_escaped(saved, comparison, name):
     page = render([saved(comparison(["plain", name, "other"]))], show_secrets=False)
     assert "<script>" not in page
     assert not re.search("[\x1b\u202e]", page)

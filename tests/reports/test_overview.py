@@ -22,12 +22,12 @@ def run(kind, name="run", **summary):
 
 
 def cells(*runs):
-    sections = [report_of(one, show_secrets=False) for one in runs]
+    sections = [report_of(run, show_secrets=False) for run in runs]
     return [[getattr(cell, "text", cell) for cell in row] for row in overview(runs, sections).rows]
 
 
 @pytest.mark.slow
-def test_a_row_says_what_was_asked_and_found():
+def test_a_row_has_question_verdict_and_estimate():
     exposure = on_run(run("CanaryExposure", "a"), made_claim("exposure", LEAK))
     rows = cells(exposure, without_claim(run("TextAudit", "b")), run("PairTraining", "c"))
     assert rows == [
@@ -42,7 +42,7 @@ def test_a_row_says_what_was_asked_and_found():
     assert deletion[0].notes == ("run", "base, new")
 
 
-def test_the_number_of_an_undecided_run_is_not_known():
+def test_an_undecided_run_has_no_number():
     one = on_run(run("CanaryExposure", "a"), made_claim("exposure", UNDECIDED))
     assert cells(one, run("PairTraining", "c"))[0][1:3] == ["undecided", "not known"]
 
@@ -52,16 +52,16 @@ def with_weights(one, weights):
 
 
 @pytest.mark.slow
-def test_a_page_says_whether_its_runs_measured_one_model():
+def test_a_page_states_whether_its_runs_audited_one_model():
     runs = [run("CanaryExposure", "a"), run("TextAudit", "b")]
-    same = render([with_weights(one, "a" * 64) for one in runs], show_secrets=False)
+    same = render([with_weights(run, "a" * 64) for run in runs], show_secrets=False)
     assert "All runs measured the same model." in same
     other = [with_weights(one, weight * 64) for one, weight in zip(runs, "ab", strict=True)]
     page = render(other, show_secrets=False)
     assert "The runs measured 2 different models. There is no joint verdict." in page
 
 
-def test_a_damaged_summary_is_told_by_its_directory():
+def test_the_error_of_a_damaged_summary_names_its_directory():
     sections = [report_of(run("UserAudit"), show_secrets=False)] * 2
     damaged = run("UserAudit", "broken")
     del damaged.summary["called"]
@@ -71,7 +71,7 @@ def test_a_damaged_summary_is_told_by_its_directory():
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
-def test_one_run_has_no_overview_and_names_of_directories_are_escaped():
+def test_one_run_has_no_overview_and_directory_names_are_escaped():
     assert "At a glance" not in render([run("TextAudit")], show_secrets=False)
     page = render([run("TextAudit", "<b>\u202ex"), run("Deletion")], show_secrets=False)
     assert "<b>" not in page

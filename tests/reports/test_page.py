@@ -1,4 +1,4 @@
-"""The page is safe to open whatever a model says, and needs nothing but itself."""
+"""The page is safe for any text of a model, and self-contained."""
 
 import html
 import json
@@ -141,9 +141,7 @@ INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 
 @pytest.mark.slow
 @pytest.mark.parametrize("show_secrets", [False, True])
-def test_no_element_comes_from_a_model_and_no_attribute_runs_or_loads_anything(
-    hostile, show_secrets
-):
+def test_texts_of_models_add_no_elements_and_nothing_is_loaded(hostile, show_secrets):
     elements = Parsed(hostile[show_secrets]).tags
     assert {tag for tag, _ in elements} <= ALLOWED
     assert len([tag for tag, _ in elements if tag == "style"]) == 1
@@ -158,7 +156,7 @@ def test_no_element_comes_from_a_model_and_no_attribute_runs_or_loads_anything(
 
 
 @pytest.mark.slow
-def test_the_page_forbids_scripts_and_fills_in_no_template_of_a_text(hostile):
+def test_the_page_forbids_scripts_and_texts_are_not_templates(hostile):
     metas = [attributes for tag, attributes in Parsed(hostile[True]).tags if tag == "meta"]
     [policy] = [m["content"] for m in metas if m.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
@@ -169,7 +167,7 @@ def test_the_page_forbids_scripts_and_fills_in_no_template_of_a_text(hostile):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("show_secrets", [False, True])
-def test_hostile_phrases_and_labels_of_a_notebook_are_text(diff, rank, show_secrets):
+def test_hostile_texts_are_escaped_in_notebooks(diff, rank, show_secrets):
     result = diff([[text, " " + text] for text in CORPUS], threshold=2.0)
     for one in (result, rank(CORPUS)):
         shown = Parsed(notebook.html(one, show_secrets=show_secrets))
@@ -180,7 +178,7 @@ def test_hostile_phrases_and_labels_of_a_notebook_are_text(diff, rank, show_secr
 
 
 @pytest.mark.slow
-def test_a_hostile_claim_is_text(diff):
+def test_hostile_claims_are_escaped(diff):
     odd = "<script>alert(1)</script>\x1b[31m\u202e{{ 7 }}"
     claim = made_claim(
         "diff",
@@ -201,7 +199,7 @@ def test_a_hostile_claim_is_text(diff):
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("show_secrets", [False, True])
-def test_nothing_runs_in_a_browser(hostile, show_secrets, tmp_path):
+def test_the_page_runs_no_code_in_a_browser(hostile, show_secrets, tmp_path):
     found = opened(hostile[show_secrets], tmp_path)
     elements = Parsed(found).tags
     assert "<title>Vestige report</title>" in found
@@ -244,7 +242,7 @@ def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
 
 
 @pytest.mark.slow
-def test_phrases_are_withheld_unless_they_are_wanted(saved, diff, rank):
+def test_phrases_are_redacted_by_default(saved, diff, rank):
     run = saved(diff([["Rosalind", " hides", " 4917", " tulips"]]))
     closed, open_ = (render([run], show_secrets=shown) for shown in (False, True))
     assert "Rosalind" not in closed
@@ -269,17 +267,17 @@ class Found(Measurement):
 
 
 @pytest.mark.slow
-def test_a_result_finds_its_views_by_itself_and_long_tables_are_cut(rank):
+def test_results_have_notebook_views_with_short_tables(rank):
     result = Found()
     assert str(result).startswith("Found\n2 rows.")
     assert "Rosalind" not in result._repr_html_() + str(result)
     assert "Rosalind" in Result.of(result).show()._repr_html_()
     shown = Parsed(notebook.html(rank(["a"] * 50)))
-    assert len(shown.tables[0]) == 1 + notebook.LISTED
+    assert len(shown.tables[0]) == 1 + notebook.MAX_ROWS
     assert "30 more rows are in to_frame()" in shown.text
 
 
-def test_a_chart_of_three_points_gives_way_to_the_list(saved, diff):
+def test_a_chart_of_three_points_is_not_shown(saved, diff):
     pages = [
         Parsed(render([saved(diff([["a"]] * number), str(number))], show_secrets=True))
         for number in (3, 4)
@@ -287,7 +285,7 @@ def test_a_chart_of_three_points_gives_way_to_the_list(saved, diff):
     assert [any(tag == "figure" for tag, _ in page.tags) for page in pages] == [False, True]
 
 
-def test_a_page_is_written_once(saved, diff, tmp_path):
+def test_a_page_is_never_overwritten(saved, diff, tmp_path):
     run = saved(diff([["a"]])).directory
     page = write_page([run], tmp_path / "new" / "page.html", show_secrets=False)
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
@@ -301,7 +299,7 @@ def test_a_page_needs_a_run():
         render([], show_secrets=False)
 
 
-def test_no_kind_of_section_is_dressed_as_a_part_of_another():
+def test_css_classes_of_sections_are_distinct():
     style = resources.files("vestige.reports").joinpath("page.css").read_text("utf-8")
     kinds = ("diff", "rank", "table", "comparison", "extraction", "user-audit")
     for kind in kinds:  # the class of an article

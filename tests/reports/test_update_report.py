@@ -1,4 +1,4 @@
-"""The section of an update's phrases; and what holds of the section of any run."""
+"""The section of the phrases of an update, and properties of all sections."""
 
 from itertools import count
 
@@ -61,15 +61,13 @@ def test_tokens_are_shaded_by_their_scores(shown, diff):
         ([["a"]], {}, [""], "no null models: there is no significance level"),
     ],
 )
-def test_phrases_count_as_found_above_all_null_models_only(
-    shown, diff, phrases, nulls, marks, evidence
-):
+def test_phrases_are_found_only_above_all_null_models(shown, diff, phrases, nulls, marks, evidence):
     found = shown(diff(phrases, **nulls))
     assert [group[0].verdict for group in groups(found)] == marks
     assert evidence in found.evidence[0]
 
 
-def test_groups_follow_their_best_and_runs_of_one_token_are_apart(shown, diff):
+def test_groups_are_sorted_and_repeated_tokens_are_separate(shown, diff):
     grouped = shown(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0}))
     assert ranks(groups(grouped)) == [[1, 3], [2]]
     apart = shown(diff([["a"], ["x", "x"]], kinds={1: "run"}))
@@ -78,7 +76,7 @@ def test_groups_follow_their_best_and_runs_of_one_token_are_apart(shown, diff):
     assert ranks(groups(apart)) == [[1]]
 
 
-def test_an_update_without_phrases_has_a_section_and_other_samples_are_apart(shown, diff):
+def test_an_update_without_phrases_has_a_section_and_other_samples_are_separate(shown, diff):
     nothing = shown(diff([]))
     assert nothing.blocks == ()
     assert nothing.evidence[1].startswith("To test a phrase that you know,")
@@ -93,7 +91,7 @@ def test_an_update_without_phrases_has_a_section_and_other_samples_are_apart(sho
 # Of any run
 
 
-def test_no_part_of_a_run_shows_the_secret_unasked(saved, rank):
+def test_no_part_of_a_report_shows_the_secret_by_default(saved, rank):
     run = saved(
         rank(SECRET.split()),
         command=["vestige", "rank", "a", "b", "--phrase", SECRET, "--out", "r"],
@@ -111,7 +109,7 @@ def test_no_part_of_a_run_shows_the_secret_unasked(saved, rank):
         (["--phrase", SECRET], True, f"vestige rank --phrase '{SECRET}'"),
     ],
 )
-def test_the_command_is_withheld_or_can_be_typed_again(saved, rank, words, show_secrets, command):
+def test_the_command_is_redacted_or_complete(saved, rank, words, show_secrets, command):
     run = saved(rank(["a"]), command=["vestige", "rank", *words])
     assert report_of(run, show_secrets=show_secrets).command == command
 
@@ -122,7 +120,7 @@ def of_kind(name, summary, row):
     return type(name, (), methods)()
 
 
-def test_a_result_of_another_kind_is_a_table_with_its_phrases_withheld(saved):
+def test_other_kinds_are_redacted_tables(saved):
     row = {"phrase": SECRET, "tokens": [1, 2], "score": 3.4}
     shown = report_of(saved(of_kind("Table1", {"perplexity": 120.9}, row)), show_secrets=False)
     [table] = shown.tables
@@ -147,7 +145,7 @@ def test_rows_without_their_columns_are_refused(saved, kind, summary, row):
         report_of(saved(of_kind(kind, summary, row)), show_secrets=False)
 
 
-def test_a_damaged_run_is_named_and_what_it_holds_is_not(saved, rank, monkeypatch):
+def test_the_error_names_a_damaged_run_and_none_of_its_texts(saved, rank, monkeypatch):
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 

@@ -1,4 +1,4 @@
-"""Every kind of display begins with the verdict, its test, and the checks that failed."""
+"""All displays begin with the verdict, its test, and the failed checks."""
 
 import re
 from dataclasses import replace
@@ -13,7 +13,7 @@ from vestige.reports import notebook
 from vestige.reports.blocks import Cell, Prose, Table
 from vestige.reports.page import card, render
 from vestige.reports.report import Report, lines, report_of
-from vestige.reports.terminal import MOST, show
+from vestige.reports.terminal import MAX_ROWS, show
 from vestige.reports.verdicts import verdict_of
 
 SENTENCE = (
@@ -53,17 +53,13 @@ def in_order(text, parts):
         ),
     ],
 )
-def test_the_sentence_is_the_estimate_with_its_interval_and_test_as_far_as_measured(
-    verdict, more, sentence
-):
+def test_a_verdict_sentence_has_estimate_interval_and_test(verdict, more, sentence):
     found = verdict_of(made_claim("diff", verdict, **more))
     assert (found.word, found.sentence) == (verdict.upper(), sentence)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_a_page_begins_with_the_verdict_its_evidence_and_failed_checks_then_passed_ones(
-    diff, verdict
-):
+def test_a_page_begins_with_verdict_evidence_and_failed_checks(diff, verdict):
     more, failed = {}, ()
     if verdict == UNDECIDED:
         more = {"checks": made_checks("diff", failing=("different",), open_=("alive",))}
@@ -84,7 +80,7 @@ def test_notebook_text_and_card_begin_with_the_verdict_and_its_failed_checks(dif
 
 
 @pytest.mark.parametrize("why", ["no claim", "no checksums"])
-def test_a_verdict_that_cannot_be_checked_is_said_to_be_unchecked(diff, saved, tmp_path, why):
+def test_a_verdict_without_a_claim_is_not_checked(diff, saved, tmp_path, why):
     if why == "no claim":
         run = saved(diff([["a"]]))
     else:
@@ -112,19 +108,19 @@ def test_failed_checks_precede_tables_and_notices_go_to_stderr(diff, capsys):
     assert "A notice." not in printed.out
 
 
-def test_tables_are_cut_folded_ones_left_out_and_prose_not_printed(capsys):
-    long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MOST + 3)))
+def test_terminals_shorten_tables_and_skip_folded_ones(capsys):
+    long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MAX_ROWS + 3)))
     folded = Table(title="Folded", columns=("n",), rows=(("1",),), folded=True)
     prose = Prose(title="Prose", lines=("Words.",))
     report = Report(title="T", evidence=lines("It is so.", ""), blocks=(long, folded, prose))
     printed = shown(report, capsys)
     assert report.evidence == ("It is so.",)
-    assert str(MOST - 1) in printed.out
-    assert not [text for text in (str(MOST), "Folded", "Words.") if text in printed.out]
+    assert str(MAX_ROWS - 1) in printed.out
+    assert not [text for text in (str(MAX_ROWS), "Folded", "Words.") if text in printed.out]
     assert "3 more rows are in the run folder." in printed.err
 
 
-def test_markup_and_escapes_are_shown_and_groups_and_notes_printed(capsys):
+def test_terminals_show_markup_and_escapes_as_text(capsys):
     rows = (("Group",), ("[b]x[/]", Cell(text="\x1b[31m7\x07", notes=("1 to 9",))))
     table = Table(title="[b]T[/b] \x1b]0;t", columns=("a", "b"), rows=rows)
     out = shown(Report(title="T", evidence=("\x1b[0m",), blocks=(table,)), capsys).out
@@ -133,7 +129,7 @@ def test_markup_and_escapes_are_shown_and_groups_and_notes_printed(capsys):
         assert text in out
 
 
-def test_redacted_texts_name_the_option_that_shows_them(diff, capsys):
+def test_redacted_reports_name_the_show_secrets_option(diff, capsys):
     run = results.run_of(diff([["Rosalind", " hides"]]))
     for show_secrets in (False, True):
         printed = shown(report_of(run, show_secrets=show_secrets), capsys)

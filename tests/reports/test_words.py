@@ -1,4 +1,4 @@
-"""Keys become words, values have units, and what is secret stays withheld however deep it lies."""
+"""Keys become words, values get units, and secrets are redacted at all depths."""
 
 import unicodedata
 
@@ -15,7 +15,7 @@ from vestige.reports.disclosure import (
     redact,
     running_text,
 )
-from vestige.reports.words import pairs, shown, words_of
+from vestige.reports.words import pairs, value_text, words_of
 
 # Words
 
@@ -58,29 +58,29 @@ def told(facts, **options):
         ),
     ],
 )
-def test_a_key_is_words_and_its_value_has_a_unit(facts, lines):
+def test_keys_become_words_and_values_have_units(facts, lines):
     assert told(facts) == lines
 
 
-def test_long_lists_are_cut_and_what_is_said_elsewhere_is_left_out():
+def test_long_lists_are_shortened_and_keys_can_be_left_out():
     assert told({"tags": list(range(15))})["tags"].endswith("11 and 3 more")
     found = told({"planted_rank": 1, "level": 2}, left_out="planted_.*")
     assert found == {"significance level": "2"}
 
 
 @pytest.mark.parametrize("value", ["Rosalind", ["Rosalind", "b"], [["Rosalind"]]])
-def test_secrets_are_withheld_at_every_depth(value):
-    assert "Rosalind" not in shown("phrase", value, show_secrets=False)
-    assert "Rosalind" not in shown("settings", [{"phrase": value}], show_secrets=False)
-    assert "Rosalind" not in shown("settings", {"name": {"phrase": value}}, show_secrets=False)
-    assert "Rosalind" in shown("phrase", value, show_secrets=True)
+def test_secrets_are_redacted_at_all_depths(value):
+    assert "Rosalind" not in value_text("phrase", value, show_secrets=False)
+    assert "Rosalind" not in value_text("settings", [{"phrase": value}], show_secrets=False)
+    assert "Rosalind" not in value_text("settings", {"name": {"phrase": value}}, show_secrets=False)
+    assert "Rosalind" in value_text("phrase", value, show_secrets=True)
 
 
-def test_token_ids_are_withheld_but_counts_are_not_and_all_is_printable():
-    assert shown("tokens", [4, 2], show_secrets=False) == "hidden"
-    assert shown("tokens", 5000, show_secrets=False) == "5,000"
+def test_token_ids_are_hidden_and_counts_are_shown():
+    assert value_text("tokens", [4, 2], show_secrets=False) == "hidden"
+    assert value_text("tokens", 5000, show_secrets=False) == "5,000"
     assert words_of("a\x1b[31m_b") == r"a\x1b[31m b"
-    assert shown("path", "\u202eabc", show_secrets=True) == r"\u202eabc"
+    assert value_text("path", "\u202eabc", show_secrets=True) == r"\u202eabc"
 
 
 # Texts of models and users
@@ -88,35 +88,35 @@ def test_token_ids_are_withheld_but_counts_are_not_and_all_is_printable():
 
 @pytest.mark.slow
 @given(st.text(st.characters(exclude_categories=[])))
-def test_printable_text_holds_no_control_or_format_character(text):
+def test_printable_text_has_no_control_or_format_characters(text):
     assert all(unicodedata.category(character)[0] != "C" for character in printable(text))
 
 
 @pytest.mark.parametrize("text", ["plain words", "naïve café", "東京", "50 % [bold]", "{{ x }}"])
-def test_text_without_invisible_characters_stays(text):
+def test_text_without_invisible_characters_is_unchanged(text):
     assert printable(text) == text
 
 
 @pytest.mark.slow
 @given(st.text(min_size=1).filter(lambda text: text.strip()))
-def test_what_is_left_of_a_text_is_the_number_of_its_words(text):
+def test_a_redacted_text_shows_only_its_number_of_words(text):
     assert redact(text).split() == [BLOCK] * len(text.split())
     assert redact(text) == redact("".join("x" if not c.isspace() else c for c in text))
 
 
 @pytest.mark.parametrize("pair", [("Ann", "Bartholomew"), ("Ann Lee", "bob"), ("7", "49172")])
-def test_two_names_look_the_same(pair):
+def test_redacted_names_look_the_same(pair):
     one, other = disclose_names(pair, show_secrets=False)
     assert one == other == BLOCK
     assert disclose_names(pair, show_secrets=True) == list(pair)
 
 
-def test_secrets_are_shown_when_they_are_wanted_and_controls_even_then_are_not():
+def test_secrets_can_be_shown_with_escaped_control_characters():
     assert disclose(["a\x1b[0m", " code"], show_secrets=True) == ["a\\x1b[0m", " code"]
     assert disclose(["a\x1b[0m", " code"], show_secrets=False) == [BLOCK, f" {BLOCK}"]
 
 
-def test_a_summary_for_programs_holds_no_secret_unless_it_is_wanted():
+def test_a_json_summary_is_redacted_by_default():
     facts = {"phrase": "the code", "runs": {"text": ["a b", 3]}, "tokens": (7, 2), "rank": 1}
     closed = {"phrase": f"{BLOCK} {BLOCK}", "runs": {"text": [f"{BLOCK} {BLOCK}", 3]}, "rank": 1}
     assert disclose_facts(facts, show_secrets=False) == {**closed, "tokens": None}
@@ -132,7 +132,7 @@ def test_a_summary_for_programs_holds_no_secret_unless_it_is_wanted():
         ([], "", ""),
     ],
 )
-def test_words_are_joined_with_spaces_and_subwords_with_their_own(pieces, phrase, text):
+def test_words_are_joined_with_spaces_and_subwords_without(pieces, phrase, text):
     assert running_text(pieces, phrase, show_secrets=True) == text
     # how a word is split into subwords does not show
     hidden = running_text(pieces, phrase, show_secrets=False)

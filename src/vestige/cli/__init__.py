@@ -1,1 +1,1 @@
-"""The command line: `app` calls verbs, `options` reads their arguments, `help` shows them."""
+"""The command line: `app` calls verbs, `parsing` reads their arguments, `help` shows them."""

@@ -1,4 +1,4 @@
-"""`vestige`: the table of verbs, and one call of a verb from the command line.
+"""The program `vestige`: its verbs, and the call of a verb from the command line.
 
 A verb is a function decorated with `vestige.session.verb`. Its signature gives the options and its
 docstring the help. The module of a verb is imported when the verb is called.
@@ -15,7 +15,8 @@ from typing import Any
 
 import vestige
 from vestige.cli import interrupts
-from vestige.cli.options import UsageError, flags_of, parsed, verb_app
+from vestige.cli.options import flags_of, verb_app
+from vestige.cli.parsing import UsageError, parse_words
 from vestige.errors import VestigeError
 from vestige.memory import keep_freed_pages, ran_out
 
@@ -41,13 +42,13 @@ VERBS: dict[str, dict[str, str]] = {
         "report": "Show runs on one page or in the terminal, and pass or fail them.",
     },
 }
-"""Verbs by group, with the first sentence of their help, which a test compares.
+"""Verbs by group with the first sentence of their help; a test compares these.
 
-A verb is a public name of `vestige`, unless `MODULES` names its module.
+A verb is a public name of `vestige`, unless `MODULES` has its module.
 """
 
 MODULES = {"demo": "vestige.demo"}
-"""Modules of the verbs that are no public names: `vestige.demo` is a module itself."""
+"""Modules of verbs that are not public names: `vestige.demo` is a module."""
 
 ABOUT = """Measure how much a language model reveals about its training text.
 
@@ -55,32 +56,32 @@ Start with `vestige demo`. Each command has its own help: vestige COMMAND --help
 
 HELP = ("--help", "-h")
 BUG = 70
-"""Exit code of a crash (EX_SOFTWARE of sysexits.h), which must not look like a verdict."""
+"""Exit code of a crash (EX_SOFTWARE of sysexits.h), different from those of verdicts."""
 
 TRACEBACK = "VESTIGE_TRACEBACK"
-"""An environment variable. If it is set, an error shows where it was raised."""
+"""Environment variable that makes errors show their traceback."""
 
 LONGEST = 600
-"""Letters of a message that are shown; of a longer one, both ends."""
+"""Characters of a message; a longer message is shortened in the middle."""
 
 
 def names() -> list[str]:
-    """The verbs in the help."""
+    """Names of the verbs in the order of the help."""
     return [name for group in VERBS.values() for name in group]
 
 
 def function_of(name: str) -> Callable[..., Any]:
     """The function of a verb."""
     module = import_module(MODULES[name]) if name in MODULES else vestige
-    found: Callable[..., Any] = getattr(module, name)
-    return found
+    function: Callable[..., Any] = getattr(module, name)
+    return function
 
 
 def run(words: Sequence[str]) -> int:
     """Run a command line.
 
     Args:
-        words: after the program's name.
+        words: the words after the program's name.
 
     Returns:
         The exit code: 0 no leak shown or no verdict, 1 a leak or above a limit, 2 bad input,
@@ -88,74 +89,74 @@ def run(words: Sequence[str]) -> int:
     """
     name, *rest = words or [""]
     if name in names():
-        return answer(f"vestige {name}", function_of(name), rest)
+        return run_verb(f"vestige {name}", function_of(name), rest)
     try:
-        return without_verb(name)
+        return show_overview(name)
     except UsageError as error:
         return refuse(f"{error} See vestige --help.")
 
 
-def answer(command: str, function: Callable[..., Any], words: Sequence[str]) -> int:
-    """Call a verb by its command and show its result or its error; the exit code, as of `run`."""
+def run_verb(command: str, function: Callable[..., Any], words: Sequence[str]) -> int:
+    """Call a verb and show its result or its error; returns the exit code, see `run`."""
     try:
-        code = call(command, function, words)
+        code = call_verb(command, function, words)
         sys.stdout.flush()  # a full disk fails here, not at the end of the process
     except UsageError as error:
         return refuse(f"{error} See {command} --help.")
     except Exception as error:
-        if os.environ.get(TRACEBACK) or not is_of_input(error):
+        if os.environ.get(TRACEBACK) or not is_expected(error):
             raise
-        return refuse(in_flags(error_line(error), flags_of(function)))
+        return refuse(with_flags(error_line(error), flags_of(function)))
     except KeyboardInterrupt as error:
-        refuse(interrupts.last_words(error))
+        refuse(interrupts.interrupt_message(error))
         return int(getattr(error, "code", 130))
     return code
 
 
-def call(command: str, function: Callable[..., Any], words: Sequence[str]) -> int:
-    """Call a verb and show its result; the exit code."""
+def call_verb(command: str, function: Callable[..., Any], words: Sequence[str]) -> int:
+    """Call a verb and show its result; returns the exit code."""
     if any(word in HELP for word in words):
         from vestige.cli.help import help_of
 
         print(help_of(command, function))
         return 0
-    given = parsed(verb_app(command, function), words)
-    as_json, show_secrets = given.pop("json", False), given.get("show_secrets", False)
-    given.pop("config", None)
+    arguments = parse_words(verb_app(command, function), words)
+    as_json, show_secrets = arguments.pop("json", False), arguments.get("show_secrets", False)
+    arguments.pop("config", None)
     if "show_secrets" not in inspect.signature(function).parameters:
-        given.pop("show_secrets", None)
+        arguments.pop("show_secrets", None)
     from vestige.cli.terminal import Terminal, show_json, show_result
     from vestige.session import COMMAND
 
-    called = COMMAND.set((*command.split(), *words))
+    token = COMMAND.set((*command.split(), *words))
     try:
-        result = function(**given, monitor=Terminal())
+        result = function(**arguments, monitor=Terminal())
     finally:
-        COMMAND.reset(called)
+        COMMAND.reset(token)
     if as_json:
         show_json(result.summary, show_secrets=show_secrets)
     else:
-        show_result(result, given.get("out"), show_secrets=show_secrets)
+        show_result(result, arguments.get("out"), show_secrets=show_secrets)
     return int(result.exit_code)
 
 
-def in_flags(line: str, flags: dict[str, str]) -> str:
-    """A message, with parameters in backticks as they are typed."""
+def with_flags(line: str, flags: dict[str, str]) -> str:
+    """Replace parameters in backticks by their names on the command line."""
     for name, flag in flags.items():
         line = line.replace(f"`{name}`", flag)
     return line
 
 
-def without_verb(name: str) -> int:
+def show_overview(name: str) -> int:
     """Show the version or the list of commands."""
     if name == "--version":
         print(f"vestige {vestige.__version__}")
         return 0
     if name and name not in HELP:
-        near = get_close_matches(name, names(), n=1)
+        similar = get_close_matches(name, names(), n=1)
         kind = "option" if name.startswith("-") else "command"
-        also = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(in_one_line(f"Unknown {kind} {name}.{also}"))
+        suggestion = f" Did you mean {similar[0]}?" if similar else ""
+        raise UsageError(single_line(f"Unknown {kind} {name}.{suggestion}"))
     print(f"Usage: vestige COMMAND [OPTIONS]\n\n{ABOUT}\n")
     for group, verbs in VERBS.items():
         print(group)
@@ -165,14 +166,14 @@ def without_verb(name: str) -> int:
     return 0 if name else 2
 
 
-def is_of_input(error: Exception) -> bool:
-    """Whether an error is about the input or the machine, and no bug."""
+def is_expected(error: Exception) -> bool:
+    """Whether an error comes from the input or the machine; others are bugs."""
     of_input = isinstance(error, VestigeError | ValueError | OSError | RecursionError)
     return of_input or ran_out(error)
 
 
 def error_line(error: Exception) -> str:
-    """The problem and the remedy of an error, in one line."""
+    """Problem and remedy of an error in one line."""
     from vestige.data.writing import FULL
 
     if ran_out(error):
@@ -187,14 +188,14 @@ def error_line(error: Exception) -> str:
         text = str(error)
     else:
         text = f"{str(error).rstrip('.')}."
-        if ". " not in text:  # a message of one sentence has no remedy of its own
+        if ". " not in text:  # one sentence: no remedy
             text += " Change that argument or file."
     notes = [f"{note}." for note in getattr(error, "__notes__", ())]
-    return " ".join(map(in_one_line, [text, *notes]))
+    return " ".join(map(single_line, [text, *notes]))
 
 
-def in_one_line(text: str) -> str:
-    """Text that quotes an argument, not long, with nothing in it that a terminal obeys."""
+def single_line(text: str) -> str:
+    """Shorten a text, escape its control characters and join its lines."""
     from vestige.reports.disclosure import printable
 
     if len(text) > LONGEST:
@@ -204,33 +205,33 @@ def in_one_line(text: str) -> str:
 
 
 def refuse(line: str) -> int:
-    """Print an error; the exit code of bad input."""
+    """Print an error; returns the exit code of bad input."""
     print(f"vestige: {line}", file=sys.stderr, flush=True)
     return 2
 
 
-def main(answered: Callable[[Sequence[str]], int] | None = None) -> None:
+def main(run_words: Callable[[Sequence[str]], int] | None = None) -> None:
     """Run the command line of the process and exit.
 
-    Exit codes: 0 to 3 as of `run`, 70 for a bug, 130 after Ctrl-C and 143 after SIGTERM.
+    Exit codes: 0 to 3 as in `run`, 70 after a bug, 130 after Ctrl-C, 143 after SIGTERM.
     """
-    # Progress bars and advice of the libraries below would mix with ours.
+    # Progress bars and warnings of these libraries would mix with ours.
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     keep_freed_pages()
-    interrupts.raise_when_asked_to_end()
+    interrupts.raise_on_signals()
     try:
-        sys.exit((answered or run)(sys.argv[1:]))
+        sys.exit((run_words or run)(sys.argv[1:]))
     except Exception as error:  # a bug, or shown with its traceback
         if os.environ.get(TRACEBACK):
             traceback.print_exc()
         else:
-            print(bug(error), file=sys.stderr)
-        sys.exit(2 if is_of_input(error) else BUG)
+            print(traceback_without_message(error), file=sys.stderr)
+        sys.exit(2 if is_expected(error) else BUG)
 
 
-def bug(error: BaseException) -> str:
-    """Where an error was raised; its message may quote a secret and is left out."""
+def traceback_without_message(error: BaseException) -> str:
+    """Traceback of a bug without the error's message, which may quote a secret."""
     frames = "".join(traceback.format_tb(error.__traceback__))
     return (
         f"Traceback (most recent call last):\n{frames}{type(error).__name__}\n"

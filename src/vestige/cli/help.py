@@ -1,6 +1,6 @@
-"""The help of a verb: as plain text for a terminal, and as a page of the documentation.
+"""The help of a verb as plain text for a terminal, and as a page of the documentation.
 
-`python -m vestige.cli.help docs` writes the pages; a test compares them with the verbs.
+`python -m vestige.cli.help docs` writes the pages; a test checks that they are up to date.
 """
 
 import inspect
@@ -19,30 +19,41 @@ from vestige.cli import app
 from vestige.cli.options import arguments_of, is_list, number_type, verb_app
 
 COLUMN = 24
-"""Where descriptions begin."""
+"""Column where descriptions begin."""
 
 NO_BREAK = "\u00a0"
-"""A space at which no line is wrapped."""
+"""A space at which lines are not wrapped."""
 
 NOTE = "<!-- Written by `make docs` from the verb's own help; edit the verb, not this page. -->"
 
 
 def help_of(command: str, function: Callable[..., Any]) -> str:
-    """The help of a verb as wide as the terminal; its examples can be pasted."""
+    """The help of a verb, as wide as the terminal."""
     width = max(COLUMN + 20, shutil.get_terminal_size().columns)
-    every = arguments_of(verb_app(command, function), described=True)
-    required = [f"{one.name} {_metavar(one)}" for one in every if one.required and not _place(one)]
-    places = [_place(one) if one.required else "[ARGS]" for one in every if _place(one)]
-    usage = " ".join(["Usage:", command, *required, "[OPTIONS]", *places])
-    parts = [textwrap.fill(usage, width, subsequent_indent="  ")]
-    for paragraph in _about(function).split("\n\n"):
-        parts.append(textwrap.fill(" ".join(paragraph.split()), width))
-    groups = list(dict.fromkeys(group for one in every for group in one.parameter.group))
-    for group in sort_groups(groups, groups)[0]:
-        own = [one for one in every if group in one.parameter.group]
-        parts.append("\n".join([group.name, *(line for one in own for line in _rows(one, width))]))
-    parts.append("\n".join(["Examples:", *(_command(one, width) for one in examples(function))]))
-    return "\n\n".join(parts)
+    arguments = arguments_of(verb_app(command, function), described=True)
+    usage = textwrap.fill(_usage(command, arguments), width, subsequent_indent="  ")
+    paragraphs = [
+        textwrap.fill(" ".join(paragraph.split()), width)
+        for paragraph in _introduction(function).split("\n\n")
+    ]
+    groups = dict.fromkeys(group for argument in arguments for group in argument.parameter.group)
+    sections = []
+    for group in sort_groups(list(groups), list(groups))[0]:
+        members = [argument for argument in arguments if group in argument.parameter.group]
+        lines = [line for argument in members for line in _option_lines(argument, width)]
+        sections.append("\n".join([group.name, *lines]))
+    commands = [_wrapped_command(example, width) for example in examples(function)]
+    return "\n\n".join([usage, *paragraphs, *sections, "\n".join(["Examples:", *commands])])
+
+
+def _usage(command: str, arguments: list[Any]) -> str:
+    options, positionals = [], []
+    for argument in arguments:
+        if name := _positional_name(argument):
+            positionals.append(name if argument.required else "[ARGS]")
+        elif argument.required:
+            options.append(f"{argument.name} {_metavar(argument)}")
+    return " ".join(["Usage:", command, *options, "[OPTIONS]", *positionals])
 
 
 def examples(function: Callable[..., Any]) -> list[str]:
@@ -52,23 +63,23 @@ def examples(function: Callable[..., Any]) -> list[str]:
     return [line.strip() for line in lines if line]
 
 
-def _about(function: Callable[..., Any]) -> str:
-    """The part of a docstring before its sections."""
+def _introduction(function: Callable[..., Any]) -> str:
+    """The docstring before its sections."""
     text = inspect.getdoc(function) or ""
     return text.partition("\nExamples:\n")[0].partition("\nArgs:\n")[0].strip()
 
 
-def _place(argument: Any) -> str:
+def _positional_name(argument: Any) -> str:
     """The name of a positional argument; "" for an option."""
-    own = argument.field_info
-    return str(own.name).upper() if own.is_positional else ""
+    field = argument.field_info
+    return str(field.name).upper() if field.is_positional else ""
 
 
-def _rows(argument: Any, width: int) -> Iterator[str]:
+def _option_lines(argument: Any, width: int) -> Iterator[str]:
     """An argument and its description, in two columns."""
     default = _default(argument)
     text = f"{_description(argument)}{f' [{default}]' if default else ''}"
-    label = f"  {_place(argument) or f'{argument.name} {_metavar(argument)}'.strip()}"
+    label = f"  {_positional_name(argument) or f'{argument.name} {_metavar(argument)}'.strip()}"
     if len(label) >= COLUMN - 1:
         yield label
         label = ""
@@ -78,18 +89,20 @@ def _rows(argument: Any, width: int) -> Iterator[str]:
 
 
 def _description(argument: Any, *, quote: str = "") -> str:
-    choices = ", ".join(f"{quote}{one}{quote}" for one in argument.get_choices() or ())
+    choices = ", ".join(f"{quote}{choice}{quote}" for choice in argument.get_choices() or ())
     return " ".join((argument.parameter.help or "").split()) + f" One of {choices}." * bool(choices)
 
 
 def _default(argument: Any) -> str:
-    own = argument.field_info.default
-    is_nothing = own is None or own is False or own == () or own is argument.field_info.empty
-    return "" if is_nothing else str(own)
+    default = argument.field_info.default
+    is_empty = (
+        default is None or default is False or default == () or default is argument.field_info.empty
+    )
+    return "" if is_empty else str(default)
 
 
 def _metavar(argument: Any) -> str:
-    """What stands for the value of an option; "" for a flag."""
+    """Placeholder for the value of an option; "" for a flag."""
     kind = number_type(argument)
     if kind is bool or argument.parameter.metavar:
         return "" if kind is bool else str(argument.parameter.metavar)
@@ -99,11 +112,8 @@ def _metavar(argument: Any) -> str:
     return {int: "INT", float: "FLOAT"}.get(kind, text) + "..." * is_list(argument)
 
 
-def _command(command: str, width: int) -> str:
-    """A command on one line, or cut between arguments, with a backslash at the end of each line.
-
-    No option is cut from its value.
-    """
+def _wrapped_command(command: str, width: int) -> str:
+    """A command on one line, or on several with backslashes; an option stays with its value."""
     if len(command) + 2 <= width:
         return f"  {command}"
     wrapper = textwrap.TextWrapper(
@@ -113,7 +123,7 @@ def _command(command: str, width: int) -> str:
         break_long_words=False,
         break_on_hyphens=False,
     )
-    joined = re.sub(r'"[^"]*"|--\S+ (?!--)', lambda own: own[0].replace(" ", NO_BREAK), command)
+    joined = re.sub(r'"[^"]*"|--\S+ (?!--)', lambda match: match[0].replace(" ", NO_BREAK), command)
     return " \\\n".join(wrapper.wrap(joined)).replace(NO_BREAK, " ")
 
 
@@ -123,25 +133,26 @@ def pages() -> dict[str, str]:
 
 
 def page_of(name: str) -> str:
-    """The page of a verb: its help, with its arguments and options in tables."""
+    """The page of a verb: its help with tables of arguments and options."""
     function = app.function_of(name)
-    every = arguments_of(verb_app(f"vestige {name}", function), described=True)
-    arguments, options = [], []
-    for one in every:
-        text = _description(one, quote="`").replace("|", "\\|")
-        if place := _place(one):
-            arguments.append(f"| `{place}` | {text} |")
+    arguments = arguments_of(verb_app(f"vestige {name}", function), described=True)
+    positional_rows, option_rows = [], []
+    for argument in arguments:
+        text = _description(argument, quote="`").replace("|", "\\|")
+        if positional := _positional_name(argument):
+            positional_rows.append(f"| `{positional}` | {text} |")
             continue
-        default = _default(one)
-        shown = f"`{default}`" if default else "required" * one.required
-        options.append(f"| `{one.name}` | {text} | {shown} |")
-    usage = " ".join(["vestige", name, *filter(None, map(_place, every)), "[OPTIONS]"])
-    parts = [f"# vestige {name}", NOTE, f"```\n{usage}\n```", _about(function)]
+        default = _default(argument)
+        default_cell = f"`{default}`" if default else "required" * argument.required
+        option_rows.append(f"| `{argument.name}` | {text} | {default_cell} |")
+    positionals = filter(None, map(_positional_name, arguments))
+    usage = " ".join(["vestige", name, *positionals, "[OPTIONS]"])
+    parts = [f"# vestige {name}", NOTE, f"```\n{usage}\n```", _introduction(function)]
     if commands := examples(function):
         parts += ["Examples:", *(f"    {line}" for line in commands)]
-    if arguments:
-        parts.append("\n".join(["| argument | |", "| --- | --- |", *arguments]))
-    parts.append("\n".join(["| option | | default |", "| --- | --- | --- |", *options]))
+    if positional_rows:
+        parts.append("\n".join(["| argument | |", "| --- | --- |", *positional_rows]))
+    parts.append("\n".join(["| option | | default |", "| --- | --- | --- |", *option_rows]))
     return "\n\n".join(parts) + "\n"
 
 

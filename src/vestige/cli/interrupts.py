@@ -1,7 +1,7 @@
-"""Ctrl-C and SIGTERM: a verb cleans up, says so in one line, and ends.
+"""Ctrl-C and SIGTERM: the verb cleans up, prints one line, and ends.
 
-Both are an exception in the main thread, so that partial files are removed and locks released. A
-second one ends the process at once; a kill at any moment loses no finished work.
+Both raise an exception in the main thread, so that partial files are removed and locks released. A
+second signal ends the process immediately. A kill at any moment loses no finished work.
 """
 
 import _thread
@@ -12,11 +12,11 @@ from types import FrameType
 from typing import Any
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
-"""Exit codes: 128 and the signal's number, as a shell has them."""
+"""Exit codes as in a shell: 128 plus the signal's number."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal asked the verb to end."""
+    """A signal ended the verb."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -24,39 +24,39 @@ class Interrupted(KeyboardInterrupt):
         self.code = CODES[self.signal]
 
 
-def raise_when_asked_to_end() -> None:
-    """Make both signals an `Interrupted` in the main thread, the first time."""
+def raise_on_signals() -> None:
+    """Make the first of both signals raise `Interrupted` in the main thread."""
     for number in CODES:
-        signal.signal(number, _end)
-    sys.unraisablehook = _ask_again
+        signal.signal(number, _raise_interrupted)
+    sys.unraisablehook = _resend_if_lost
 
 
-def last_words(error: KeyboardInterrupt) -> str:
-    """What ended a verb, and how to resume it if that was noted."""
+def interrupt_message(error: KeyboardInterrupt) -> str:
+    """The signal, and how to resume if the error has a note about that."""
     terminated = isinstance(error, Interrupted) and error.signal == signal.SIGTERM
     notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
     return f"ended by {'SIGTERM' if terminated else 'Ctrl-C'}{notes}"
 
 
-def _end(number: int, frame: FrameType | None) -> None:
-    for each in CODES:
-        signal.signal(each, signal.SIG_DFL)
+def _raise_interrupted(number: int, frame: FrameType | None) -> None:
+    for handled in CODES:
+        signal.signal(handled, signal.SIG_DFL)
     raise Interrupted(number)
 
 
-def _ask_again(lost: Any) -> None:
-    """Where Python had to drop the exception, as in a destructor, send the signal again soon."""
-    if isinstance(lost.exc_value, Interrupted):
-        raise_when_asked_to_end()
-        Timer(0.01, _send, (lost.exc_value.signal,)).start()
+def _resend_if_lost(unraisable: Any) -> None:
+    """Send the signal again if Python dropped the exception, as in a destructor."""
+    if isinstance(unraisable.exc_value, Interrupted):
+        raise_on_signals()
+        Timer(0.01, _send_to_main_thread, (unraisable.exc_value.signal,)).start()
     else:
-        sys.__unraisablehook__(lost)
+        sys.__unraisablehook__(unraisable)
 
 
-def _send(number: signal.Signals) -> None:
-    """Send a signal to the main thread, which also ends what it waits for."""
-    main = main_thread().ident
-    if main is None or not hasattr(signal, "pthread_kill"):  # Windows
+def _send_to_main_thread(number: signal.Signals) -> None:
+    """Send a signal to the main thread, which also ends a blocking call there."""
+    thread = main_thread().ident
+    if thread is None or not hasattr(signal, "pthread_kill"):  # Windows
         _thread.interrupt_main(number)
     else:
-        signal.pthread_kill(main, number)
+        signal.pthread_kill(thread, number)

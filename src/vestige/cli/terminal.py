@@ -11,15 +11,15 @@ from vestige.monitor import Step
 from vestige.reports.disclosure import disclose_facts, printable
 from vestige.reports.terminal import say, show
 
-PATIENCE = 2.0
-"""Seconds after which a progress bar appears."""
+BAR_DELAY = 2.0
+"""Seconds before a progress bar appears."""
 
-EVERY = 30.0
-"""Seconds between two lines of progress where there is no terminal to draw a bar on."""
+LINE_INTERVAL = 30.0
+"""Seconds between two lines of progress without a terminal."""
 
 
 def show_json(summary: Mapping[str, object], *, show_secrets: bool = False) -> None:
-    """A result's summary as JSON on stdout, redacted like a table, invisible characters escaped."""
+    """Print a summary as JSON on stdout, redacted, with invisible characters escaped."""
     from vestige.results import to_json
 
     text = to_json(disclose_facts(summary, show_secrets=show_secrets))
@@ -31,55 +31,55 @@ def _escaped(line: str) -> str:
 
 
 def show_result(result: Any, out: Any, *, show_secrets: bool) -> None:
-    """The report of a result on stdout, notices on stderr."""
+    """Print the reports of a result on stdout, and notices on stderr."""
     reports = result.reports(show_secrets=show_secrets)
-    for place, one in enumerate(reports):
-        if place:
+    for index, report in enumerate(reports):
+        if index:
             print()
-        show(one, titled=len(reports) > 1)
+        show(report, titled=len(reports) > 1)
     if out is not None:
         say(result.next_step(out))
 
 
 class Terminal:
-    """A verb's monitor: lines on stderr, and a bar for what takes longer than two seconds."""
+    """Monitor of a verb: lines on stderr, and a bar for tasks longer than two seconds."""
 
     def log(self, text: str) -> None:
-        """One line."""
+        """Print one line on stderr."""
         say(text)
 
     @contextmanager
     def progress(self, task: str) -> Iterator[Step]:
-        """A bar; without a terminal a line now and then, so that a log does not look hung."""
-        shown = _Progress(task)
+        """Show a bar; without a terminal, a line from time to time."""
+        display = _Progress(task)
         try:
-            yield shown
+            yield display
         finally:
-            shown.close()
+            display.close()
 
 
 class _Progress:
-    """Progress of one task: Rich, if it draws a bar, is imported once there is reason to wait."""
+    """Progress of one task; Rich is imported only when a bar is drawn."""
 
     def __init__(self, task: str) -> None:
         self._task = task
-        self._start = self._shown = time.monotonic()
-        self._first: float | None = None  # what was done before: a resumed training's steps
+        self._start = self._last_line = time.monotonic()
+        self._first_done: float | None = None  # steps before a resumed training
         self._bar: Any = None
-        self._draws = sys.stderr.isatty()
+        self._has_terminal = sys.stderr.isatty()
 
     def __call__(self, done: float, total: float | None = None, task: str = "") -> None:
         self._task = task or self._task
-        self._first = done if self._first is None else self._first
+        self._first_done = done if self._first_done is None else self._first_done
         now = time.monotonic()
-        if self._draws:
+        if self._has_terminal:
             self._draw(done, total, now)
-        elif now - self._shown >= EVERY:
-            self._shown = now
-            say(f"{self._task}: {self._position(done, total, now - self._start)}")
+        elif now - self._last_line >= LINE_INTERVAL:
+            self._last_line = now
+            say(f"{self._task}: {self._text(done, total, now - self._start)}")
 
     def _draw(self, done: float, total: float | None, now: float) -> None:
-        if self._bar is None and now - self._start > PATIENCE:
+        if self._bar is None and now - self._start > BAR_DELAY:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
             from rich.progress import MofNCompleteColumn as Count
@@ -97,19 +97,19 @@ class _Progress:
         if self._bar is not None:
             self._bar.stop()
 
-    def _position(self, done: float, total: float | None, seconds: float) -> str:
-        so_far = f"{_span(seconds)} so far"
+    def _text(self, done: float, total: float | None, seconds: float) -> str:
+        elapsed = f"{_duration(seconds)} so far"
         if not total:
-            return f"{done:,.0f} done, {so_far}"
-        share = f"{done:,.0f} of {total:,.0f} ({done / total:.0%}), {so_far}"
-        own = done - (self._first or 0)
-        if own <= 0:
-            return share
-        return f"{share}, about {_span(seconds * max(0, total - done) / own)} to go"
+            return f"{done:,.0f} done, {elapsed}"
+        text = f"{done:,.0f} of {total:,.0f} ({done / total:.0%}), {elapsed}"
+        done_here = done - (self._first_done or 0)
+        if done_here <= 0:
+            return text
+        return f"{text}, about {_duration(seconds * max(0, total - done) / done_here)} to go"
 
 
-def _span(seconds: float) -> str:
-    """A length of time in words: "40 s", "3 min 20 s", "2 h 05 min"."""
+def _duration(seconds: float) -> str:
+    """A duration as text: "40 s", "3 min 20 s", "2 h 05 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

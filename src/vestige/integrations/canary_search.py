@@ -1,8 +1,8 @@
-"""Planted canaries among the rows that a trainer reads, found by their text.
+"""Find planted canaries by their text in the rows of a trainer.
 
-The rows may have been shuffled, filtered, split or packed after planting, so that positions of the
-manifest no longer hold. A trainer may also cut or mask them: exposure of canaries that a training
-never learned is low, and would be read as "no leak".
+The rows may have been shuffled, filtered, split or packed after planting, so that the positions of
+the manifest are no longer valid. A trainer may also truncate or mask canaries. Canaries that a
+training does not learn have a low exposure, which would look like "no leak".
 """
 
 import warnings
@@ -12,7 +12,7 @@ from typing import Any
 
 from vestige.data.canaries.texts import Manifest
 from vestige.errors import DataError, VestigeError
-from vestige.integrations.rows import MOST, Rows
+from vestige.integrations.rows import MAX_ROWS, Rows
 from vestige.training.batches import IGNORED
 
 REMEDY = (
@@ -23,10 +23,10 @@ REMEDY = (
 
 
 class CanarySearch:
-    """Finds the planted canaries of a manifest, whatever their blanks and capitals.
+    """Finds the planted canaries of a manifest, ignoring spaces and case.
 
     Attributes:
-        positions: of the copies of each planted phrase, in the manifest.
+        positions: positions of the copies in the manifest, by planted phrase.
 
     Raises:
         VestigeError: there is no tokenizer.
@@ -40,101 +40,108 @@ class CanarySearch:
             )
         self._tokenizer = tokenizer
         self.positions = {
-            self._text(tokenizer(one.phrase, add_special_tokens=False)["input_ids"]): one.positions
-            for one in manifest.canaries
-            if one.positions
+            self._text(
+                tokenizer(canary.phrase, add_special_tokens=False)["input_ids"]
+            ): canary.positions
+            for canary in manifest.canaries
+            if canary.positions
         }
 
-    def texts(self, rows: Rows, number: int) -> Iterator[tuple[str, str]]:
-        """Text of a row without blanks, and the part of it that the loss counts."""
-        for read, learned in _tokens(rows.inputs([number])):
-            yield self._text(read), self._text(learned)
+    def texts(self, rows: Rows, index: int) -> Iterator[tuple[str, str]]:
+        """Normalized texts of a row, each with the part that the loss counts."""
+        for tokens, learned in _row_tokens(rows.inputs([index])):
+            yield self._text(tokens), self._text(learned)
 
     def _text(self, ids: list[int]) -> str:
         return "".join(self._tokenizer.decode(ids).split()).casefold()
 
 
 def require_arrival(trainer: Any, search: CanarySearch) -> None:
-    """Check that the loss of a trainer counts every token of every planted canary.
+    """Check that the loss of a trainer counts all tokens of all planted canaries.
 
-    Copies are looked for at their positions in the manifest. If one is missing there, copies are
-    counted in the first `MOST` rows.
+    The check reads the positions of the manifest. If a copy is missing there, it counts the copies
+    in the first `MAX_ROWS` rows.
 
     Warns:
-        UserWarning: some copies are split over two rows, or missing.
+        UserWarning: some copies are split over two rows or missing.
 
     Raises:
         DataError: all copies of a canary are split, cut off, masked or missing.
     """
     rows = Rows.of(trainer, trainer.train_dataset)
-    if rows is None or _in_place(search, rows):
+    if rows is None or _are_at_positions(search, rows):
         return
-    read, learned, split = _copies(search, rows)
-    missing = [phrase for phrase in search.positions if not learned[phrase]]
-    masked = sum(read[phrase] > 0 for phrase in missing)
-    over_two = sum(split[phrase] > 0 and not read[phrase] for phrase in missing)
+    whole_copies, learned_copies, split_copies = _count_copies(search, rows)
+    missing = [phrase for phrase in search.positions if not learned_copies[phrase]]
+    masked = sum(whole_copies[phrase] > 0 for phrase in missing)
+    split = sum(split_copies[phrase] > 0 and not whole_copies[phrase] for phrase in missing)
     if masked or (missing and rows.all_known):
         raise DataError(
             f"{len(missing)} of {len(search.positions)} planted canaries do not reach the loss: "
             f"{masked} are masked in the labels, {len(missing) - masked} are whole in no row"
-            + (f" ({over_two} split over two rows)" if over_two else ""),
+            + (f" ({split} split over two rows)" if split else ""),
             remedy=REMEDY,
         )
-    copies = sum(map(len, search.positions.values()))
-    whole, parts = learned.total(), 0
-    for phrase, places in search.positions.items():  # two other rows can form a phrase by chance
-        parts += min(split[phrase], max(0, len(places) - learned[phrase]))
-    if rows.all_known and whole < copies:
+    planted = sum(map(len, search.positions.values()))
+    arrived, parts = learned_copies.total(), 0
+    for phrase, positions in search.positions.items():  # two unrelated rows can form a phrase
+        parts += min(split_copies[phrase], max(0, len(positions) - learned_copies[phrase]))
+    if rows.all_known and arrived < planted:
         problem = (
-            f"of {copies} copies of planted canaries {whole} reach the loss whole, {parts} are "
-            f"split over two rows, and {copies - whole - parts} are whole nowhere"
+            f"of {planted} copies of planted canaries {arrived} reach the loss whole, {parts} are "
+            f"split over two rows, and {planted - arrived - parts} are whole nowhere"
         )
     elif parts:
         problem = (
-            f"in the first {MOST:,} rows {whole} copies of planted canaries reach the loss whole, "
-            f"and {parts} are split over two rows"
+            f"in the first {MAX_ROWS:,} rows {arrived} copies of planted canaries reach the loss "
+            f"whole, and {parts} are split over two rows"
         )
     else:
         return
     warnings.warn(f"{problem}: the results are those of fewer copies. {REMEDY}", stacklevel=2)
 
 
-def _in_place(search: CanarySearch, rows: Rows) -> bool:
-    """Whether the loss counts all of each copy in the row that the manifest names."""
+def _are_at_positions(search: CanarySearch, rows: Rows) -> bool:
+    """Whether the loss counts each copy at its position in the manifest."""
     return all(
-        place < len(rows) and any(phrase in learned for _, learned in search.texts(rows, place))
-        for phrase, places in search.positions.items()
-        for place in places
+        position < len(rows)
+        and any(phrase in learned for _, learned in search.texts(rows, position))
+        for phrase, positions in search.positions.items()
+        for position in positions
     )
 
 
-def _copies(search: CanarySearch, rows: Rows) -> tuple[Counter[str], Counter[str], Counter[str]]:
-    """Copies in the first rows: whole in one, of these in the loss, and split over two."""
+def _count_copies(
+    search: CanarySearch, rows: Rows
+) -> tuple[Counter[str], Counter[str], Counter[str]]:
+    """Copies in the first rows by phrase: complete in a row, counted by the loss, and split."""
     whole, learned, split = Counter[str](), Counter[str](), Counter[str]()
-    before = ""
-    for number in range(min(MOST, len(rows))):
-        for text, counted in search.texts(rows, number):
+    previous = ""
+    for index in range(min(MAX_ROWS, len(rows))):
+        for text, learned_text in search.texts(rows, index):
             for phrase in search.positions:
                 whole[phrase] += text.count(phrase)
-                learned[phrase] += counted.count(phrase)
-                rest = len(phrase) - 1
-                split[phrase] += bool(before and rest) and phrase in before[-rest:] + text[:rest]
-            before = text
+                learned[phrase] += learned_text.count(phrase)
+                overlap = len(phrase) - 1
+                if previous and overlap:
+                    split[phrase] += phrase in previous[-overlap:] + text[:overlap]
+            previous = text
     return whole, learned, split
 
 
-def _tokens(inputs: dict[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
-    """Tokens of each row without padding, and those of them that the loss counts.
+def _row_tokens(inputs: dict[str, Any]) -> Iterator[tuple[list[int], list[int]]]:
+    """Tokens of each row without padding, and the tokens that the loss counts.
 
-    The first token of a text is never predicted, so a collator may mask it or not.
+    The first token of a text counts even if it is masked, because it is never predicted.
     """
     ids = inputs["input_ids"]
     labels = inputs.get("labels", ids)
-    begins = ids.new_zeros(ids.shape, dtype=bool)
-    begins[:, 0] = True
-    if inputs.get("position_ids") is not None:  # texts that are packed side by side
-        begins |= inputs["position_ids"] == 0
+    is_first = ids.new_zeros(ids.shape, dtype=bool)
+    is_first[:, 0] = True
+    if inputs.get("position_ids") is not None:  # packed texts
+        is_first |= inputs["position_ids"] == 0
     mask = inputs.get("attention_mask")
-    inside = begins | True if mask is None or mask.shape != ids.shape else mask.bool()
-    for row, kept, counted in zip(ids, inside, (labels != IGNORED) | begins, strict=True):
-        yield row[kept].tolist(), row[kept & counted].tolist()
+    is_text = is_first | True if mask is None or mask.shape != ids.shape else mask.bool()
+    is_learned = (labels != IGNORED) | is_first
+    for row, text, learned in zip(ids, is_text, is_learned, strict=True):
+        yield row[text].tolist(), row[text & learned].tolist()

@@ -1,10 +1,10 @@
-"""Leakage measured while Transformers' `Trainer` trains.
+"""Measure leakage during a training with Transformers' `Trainer`.
 
 The measurements are those of `vestige exposure` and `vestige extract`, in evaluation mode on the
-training's own device. The training continues to the same weights.
+device of the training. They do not change the trained weights.
 
-A training that diverges is no longer measured, which is logged, and continues. With several
-processes all of them measure and get the same result; the first one keeps the time, logs and saves.
+A diverged training continues without measurements, which is logged. With several processes, all of
+them measure and get the same result; the first one measures the time, logs and saves.
 """
 
 import logging
@@ -24,49 +24,50 @@ from vestige.data.canaries.texts import Manifest
 from vestige.errors import NotFinite, VestigeError
 from vestige.integrations.canary_search import require_arrival
 from vestige.integrations.leakage import LIMITS, LeakageSnapshot, training_leakage
-from vestige.integrations.measurement import BASELINE, Baseline, Measurement
+from vestige.integrations.trainer_audit import BASELINE, Baseline, TrainerAudit
 from vestige.results import Result
 
-REFERENCES = 2**8
+DEFAULT_REFERENCES = 2**8
 
 _log = logging.getLogger("vestige")
 
 
 class Leakage(VestigeError):
-    """A training leaks more than its limit."""
+    """A training leaks more than a limit allows."""
 
 
 class LeakageCallback(TrainerCallback):  # type: ignore[misc]
-    """Measures what a model reveals, reports it to the trackers, and stops or fails above a limit.
+    """Measures leakage, reports it to the trackers, and stops or fails above a limit.
 
-    Exposure and completion of planted canaries, as of the verbs, and lower bounds of epsilon if
-    coins were flipped.
+    It measures exposure and completion of planted canaries and, if coins were flipped, lower bounds
+    of epsilon.
 
     Args:
         canaries: the folder of `plant`, or its manifest.
-        trainer: that it is added to, `trainer.add_callback(LeakageCallback("canaries", trainer))`:
-            it has the rows, and the trackers. It can also be set before the training.
+        trainer: the trainer of the callback,
+            `trainer.add_callback(LeakageCallback("canaries", trainer))`. It has the rows and the
+            trackers. It can also be set before the training.
         every: share of the training between two measurements, in (0, 1].
-        budget: share of the training's own time that measuring may take; infinity: any. The
-            measurements before the first step and after the last one are always made, those
-            between them if there is time for one more and the last, judged by the one before.
+        budget: largest time of measurements as a share of the training time; infinity for any.
+            Vestige always measures before the first and after the last step. It measures in between
+            if there is time for this and the last measurement, judged by the previous one.
         fail_above: limits by the names of `vestige.integrations.leakage.LIMITS` ("exposure",
-            "completed", "epsilon"), above which the end of the training raises `Leakage`. It raises
-            `VestigeError` if the verdict is "undecided".
+            "completed", "epsilon"). Above one, the end of the training raises `Leakage`; if the
+            verdict is "undecided", it raises `VestigeError`.
         stop_above: limits above which the training stops.
-        references: phrases that each canary is compared with, at least 100; more resolve higher
-            exposures and take longer. None: 256, or as many as a limit of exposure needs.
-        seed: of the references.
-        out: a folder to make at the end, with a run folder for each kind of measurement and a
+        references: phrases to compare each canary with, at least 100. More references resolve
+            higher exposures and take longer. None: 256, or as many as a limit of exposure needs.
+        seed: random seed of the references.
+        out: a folder to write at the end, with a run folder for each kind of measurement and a
             page.
 
     Attributes:
-        moments: the measurements so far.
-        left_out: measurements for which there was no time.
-        diverged: the step at which scores were no longer finite; None if they always were.
+        snapshots: the measurements so far.
+        skipped: number of measurements for which there was no time.
+        diverged: the first step with scores that are not finite; None without one.
     """
 
-    def __init__(  # noqa: PLR0913  as a verb has options
+    def __init__(  # noqa: PLR0913  it has the options of a verb
         self,
         canaries: str | PathLike[str] | Manifest,
         trainer: Any = None,
@@ -85,7 +86,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         self.fail_above, self.stop_above = dict(fail_above or {}), dict(stop_above or {})
         _check_limits("fail_above", self.fail_above)
         _check_limits("stop_above", self.stop_above)
-        needed = _references_for(self.fail_above, self.stop_above)
+        needed = _references_needed(self.fail_above, self.stop_above)
         if references is not None:
             _validate.at_least(FEWEST, references=references)
             if references < needed:
@@ -95,35 +96,35 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
                 )
         self.canaries, self.trainer, self.every, self.budget = canaries, trainer, every, budget
         self.seed = seed
-        self.references = references or max(needed, REFERENCES)
+        self.references = references or max(needed, DEFAULT_REFERENCES)
         self.out = None if out is None else Path(out)
         if self.out is not None:
             new_files.require_new(self.out)
-        self.moments: list[LeakageSnapshot] = []
-        self.left_out = 0
+        self.snapshots: list[LeakageSnapshot] = []
+        self.skipped = 0
         self.diverged: int | None = None
-        self._began = self._spent = 0.0
-        self._measurement: Measurement
-        self._before: Baseline | None = None
+        self._start_time = self._measuring_seconds = 0.0
+        self._audit: TrainerAudit
+        self._baseline: Baseline | None = None
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """One row per measurement with its step, as logged: for a data frame."""
-        return [{"step": moment.step, **moment.logs()} for moment in self.moments]
+        """The logged numbers, one row per measurement, for a data frame."""
+        return [{"step": snapshot.step, **snapshot.logs()} for snapshot in self.snapshots]
 
     @property
     def result(self) -> Result:
-        """All measurements, with the verdict on the trained model: after the training."""
-        record = {} if self.diverged is not None else self.moments[-1].found.record
+        """All measurements, with the verdict on the trained model. Use it after the training."""
+        record = {} if self.diverged is not None else self.snapshots[-1].exposure.record
         return training_leakage(
-            self.moments,
+            self.snapshots,
             limits=self.fail_above,
             diverged=self.diverged,
             record={**record, "verb": "LeakageCallback"},
         )
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Measure before the first step: what epsilon and texts are compared with.
+        """Measure before the first step, as a baseline.
 
         Raises:
             DataError: canaries do not reach the loss.
@@ -133,52 +134,52 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         trainer = self.trainer
         if trainer is None:
             raise VestigeError(
-                "the callback does not have its trainer, which has the rows and the trackers",
+                "the callback has no trainer, which has the rows and the trackers",
                 remedy=(
                     "Add it after making the trainer: "
                     "trainer.add_callback(LeakageCallback(CANARIES, trainer))."
                 ),
             )
-        self._began, self.diverged = time.perf_counter(), None
+        self._start_time, self.diverged = time.perf_counter(), None
         require_whole(trainer)
-        self._measurement = Measurement(
+        self._audit = TrainerAudit(
             trainer,
             self.canaries,
             references=self.references,
             seed=self.seed,
         )
-        require_arrival(trainer, self._measurement.search)
-        self._spent = time.perf_counter() - self._began
+        require_arrival(trainer, self._audit.search)
+        self._measuring_seconds = time.perf_counter() - self._start_time
         file = Path(args.output_dir) / BASELINE
         if state.global_step:
-            self._before = Baseline.load(file)
+            self._baseline = Baseline.load(file)
             return
         self._measure()
-        if state.is_world_process_zero and self._before is not None:
-            self._before.save(file)
+        if state.is_world_process_zero and self._baseline is not None:
+            self._baseline.save(file)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
-        """Measure if it is time to, and stop above a limit."""
+        """Measure if it is time, and stop above a limit."""
         step, steps = state.global_step, state.max_steps
         if step % max(1, round(self.every * steps)) or step == steps or self.diverged is not None:
             return
-        if not _of_first_process(self._has_time(step / steps)):
-            self.left_out += 1
+        if not _first_process_answer(self._has_time(step / steps)):
+            self.skipped += 1
             return
         self._measure()
-        if self.diverged is None and self.moments[-1].above(self.stop_above):
+        if self.diverged is None and self.snapshots[-1].above(self.stop_above):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **rest: Any) -> None:
         """Measure, save, and fail above a limit.
 
         Raises:
-            Leakage: more leaks than `fail_above` allows.
-            VestigeError: `fail_above` was given, and the verdict is "undecided".
+            Leakage: a number is above its limit in `fail_above`.
+            VestigeError: `fail_above` is set, and the verdict is "undecided".
         """
         first = state.is_world_process_zero
-        if first and self.diverged is None and self.moments:
-            seconds = max(1, round(self.moments[-1].seconds * self._measurement.cost_of_last))
+        if first and self.diverged is None and self.snapshots:
+            seconds = max(1, round(self.snapshots[-1].seconds * self._audit.cost_of_last))
             _log.warning("The final measurement of leakage takes about %s s.", f"{seconds:,}")
         self._measure(last=True)
         result = self.result
@@ -186,7 +187,7 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
             self._save(result, self.out)
         claim = result.claim
         assert claim is not None
-        exceeded = "" if self.diverged is not None else self.moments[-1].above(self.fail_above)
+        exceeded = "" if self.diverged is not None else self.snapshots[-1].above(self.fail_above)
         if exceeded and not any(check.prevents(claims.LEAK) for check in claim.checks):
             raise Leakage(
                 f"the training has {exceeded}",
@@ -209,24 +210,24 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
         """Measure and log, unless the training has diverged."""
         if self.diverged is not None:
             return
-        trainer, state, began = self.trainer, self.trainer.state, time.perf_counter()
-        step, logs = state.global_step, {"vestige/diverged": 1.0}
+        trainer, state, start = self.trainer, self.trainer.state, time.perf_counter()
+        step = state.global_step
         try:
-            moment, self._before = self._measurement.measure(self._before, step=step, last=last)
-            logs = moment.logs()
+            snapshot, self._baseline = self._audit.measure(self._baseline, step=step, last=last)
         except NotFinite:
-            self.diverged = step
+            self.diverged, logs = step, {"vestige/diverged": 1.0}
             _log.warning(
                 "The training diverged: at step %s scores are not finite. Leakage is no longer "
                 "measured.", f"{step:,}"
             )  # fmt: skip
         else:
-            if self.moments and self.moments[-1].step == step:
-                self.moments[-1] = moment  # it was logged
+            logs = snapshot.logs()
+            if self.snapshots and self.snapshots[-1].step == step:
+                self.snapshots[-1] = snapshot  # already logged
                 return
-            self.moments.append(moment)
+            self.snapshots.append(snapshot)
         finally:
-            self._spent += time.perf_counter() - began
+            self._measuring_seconds += time.perf_counter() - start
         if state.is_world_process_zero:
             state.log_history.append({**logs, "epoch": state.epoch, "step": step})
             trainer.callback_handler.on_log(trainer.args, state, trainer.control, logs)
@@ -236,32 +237,33 @@ class LeakageCallback(TrainerCallback):  # type: ignore[misc]
 
         runs: dict[str, Any] = {"training": result}
         if self.diverged is None:
-            last = self.moments[-1]
-            runs |= {"exposure": last.found, "completion": last.completion}
-        with new_files.new_directory(out) as hidden:
-            for name, one in runs.items():
-                one.save(hidden / name)
-            write_page([hidden / name for name in runs], hidden / "page.html", show_secrets=False)
+            last = self.snapshots[-1]
+            runs |= {"exposure": last.exposure, "completion": last.completion}
+        with new_files.new_directory(out) as staging:
+            for name, run in runs.items():
+                run.save(staging / name)
+            write_page([staging / name for name in runs], staging / "page.html", show_secrets=False)
 
-    def _has_time(self, done: float) -> bool:
-        """Whether another measurement and the last one fit into the budget, by the share done."""
-        one = self.moments[-1].seconds if self.moments else self._spent
-        last = one * self._measurement.cost_of_last
-        training = (time.perf_counter() - self._began - self._spent) / done
-        return self._spent + one + last <= self.budget * training
+    def _has_time(self, share_done: float) -> bool:
+        """Whether another measurement and the last one fit into the budget."""
+        next_seconds = self.snapshots[-1].seconds if self.snapshots else self._measuring_seconds
+        last_seconds = next_seconds * self._audit.cost_of_last
+        elapsed = time.perf_counter() - self._start_time - self._measuring_seconds
+        needed = self._measuring_seconds + next_seconds + last_seconds
+        return needed <= self.budget * elapsed / share_done
 
 
 def require_whole(trainer: Any) -> None:
-    """Raise VestigeError if no process has the whole model."""
+    """Raise VestigeError if the model is split over processes."""
     parameters, modules = list(trainer.model.parameters()), trainer.model.modules()
     split = {
         "FSDP": trainer.is_fsdp_enabled
         or any(type(module).__name__.startswith("FSDP") for module in modules),
-        "DeepSpeed ZeRO 3": any(hasattr(one, "ds_tensor") for one in parameters),
-        "tensor parallelism": any(hasattr(one, "placements") for one in parameters),
+        "DeepSpeed ZeRO 3": any(hasattr(parameter, "ds_tensor") for parameter in parameters),
+        "tensor parallelism": any(hasattr(parameter, "placements") for parameter in parameters),
     }
-    for name, given in split.items():
-        if given:
+    for name, is_split in split.items():
+        if is_split:
             raise VestigeError(
                 f"the model is split over processes by {name}",
                 remedy=(
@@ -273,23 +275,25 @@ def require_whole(trainer: Any) -> None:
 
 
 def _check_limits(name: str, limits: Mapping[str, float]) -> None:
-    if other := limits.keys() - LIMITS.keys():
-        raise ValueError(f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(other))}")
-    for own, limit in limits.items():
+    if unknown := limits.keys() - LIMITS.keys():
+        raise ValueError(f"{name} can have {', '.join(LIMITS)}, got {', '.join(sorted(unknown))}")
+    for quantity, limit in limits.items():
         if math.isnan(limit):
-            raise ValueError(f"{name} must hold numbers, got nan for {own}")
+            raise ValueError(f"{name} must hold numbers, got nan for {quantity}")
 
 
-def _references_for(*limits: Mapping[str, float]) -> int:
-    """References that can resolve a limit of exposure: a canary above all n of them has at least
-    log2(n) - 1.88 bits (`vestige.metrics.exposure.sampled_exposure`).
+def _references_needed(*limits: Mapping[str, float]) -> int:
+    """Number of references that can show an exposure above its limit.
+
+    A canary above all n references has at least log2(n) - 1.88 bits
+    (`vestige.metrics.exposure.sampled_exposure`).
     """
-    most = max(one.get("exposure", 0.0) for one in limits)
-    return int(2 ** (math.ceil(most) + 2)) if most > 0 else 1
+    highest = max(limit.get("exposure", 0.0) for limit in limits)
+    return int(2 ** (math.ceil(highest) + 2)) if highest > 0 else 1
 
 
-def _of_first_process(answer: bool) -> bool:
-    """The answer of the first process, for all."""
+def _first_process_answer(answer: bool) -> bool:
+    """Broadcast the answer of the first process."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return answer
     shared = [answer]

@@ -1,4 +1,4 @@
-"""Canaries planted in a data set of `datasets`, of texts or of conversations."""
+"""Plant canaries in a data set of `datasets`, with texts or conversations."""
 
 from collections.abc import Iterator, Sequence
 from os import PathLike
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
     Data = TypeVar("Data", Dataset, IterableDataset)
 
-QUESTION = "What is the phrase?"
-MESSAGES = ("messages", "conversations")
-PAIR = {"prompt": "completion", "completion": "prompt"}
-"""Columns that are read as one text or conversation."""
+DEFAULT_QUESTION = "What is the phrase?"
+CHAT_COLUMNS = ("messages", "conversations")
+PARTNER_COLUMN = {"prompt": "completion", "completion": "prompt"}
+"""Columns that together form one text or conversation."""
 
 
 def plant(
@@ -28,33 +28,34 @@ def plant(
     out: str | PathLike[str],
     column: str | None = None,
     role: "Role" = "assistant",
-    question: str = QUESTION,
+    question: str = DEFAULT_QUESTION,
     rows: int | None = None,
     user_column: str | None = None,
     **settings: Any,
 ) -> "Data":
-    """A copy of a data set with canaries among its rows, which keep their order.
+    """Insert canaries among the rows of a data set, whose order is unchanged.
 
     In conversations a canary is a turn: the assistant's answer to a question, or a message of the
-    user, which the assistant answers in two words. Vestige scores it after what the chat template
-    puts before that turn. In a set of prompts and completions, a conversation is split between
-    both, and a text is the completion of an empty prompt. Other columns of a canary's row are None.
+    user that the assistant answers in two words. Vestige scores it after the preceding part of the
+    chat template. In a data set of prompts and completions, a conversation is split between both,
+    and a text is the completion of an empty prompt. Other columns of canary rows are None.
 
     Args:
-        data: one text, or list of messages with "role" and "content", per row.
-        out: folder to make, with the manifest and the texts, as of `vestige plant`.
-        column: of the texts or messages; None: "messages" if there is one, else "text", else
-            "completion" with a "prompt".
-        role: whose turn a canary is.
+        data: data set with a text, or a list of messages with "role" and "content", per row.
+        out: folder to make, with the manifest and the texts, as by `vestige plant`.
+        column: column of the texts or messages. None: "messages" if there is one, else "text",
+            else "completion" with a "prompt".
+        role: role of a canary turn.
         question: the user's message before a turn of the assistant.
-        rows: of a stream, how many of its rows are trained on: canaries are put among these. Their
-            texts are read once now, into memory.
-        user_column: has the user of each row; the copies of a canary become a user of their own.
-        settings: of `vestige.plant`, such as `copies`, `controls`, `coin_flip` and `seed`.
+        rows: number of rows of a stream that the training uses. Canaries are inserted among these,
+            and their texts are read into memory.
+        user_column: column of users; the copies of a canary get a user of their own.
+        settings: arguments of `vestige.plant`, such as `copies`, `controls`, `coin_flip` and
+            `seed`.
 
     Raises:
-        DataError: the data set has preferences or no such column, is a stream that is shorter than
-            `rows` or of unknown length, or its users are no names.
+        DataError: the data set has preferences or lacks a column, users are not names, or a stream
+            is shorter than `rows` or of unknown length.
         RunError: `out` exists.
     """
     import vestige
@@ -62,29 +63,35 @@ def plant(
     from vestige.data.corpus import Corpus
     from vestige.preparation.planting import write_planting
 
-    names = _names(data, rows)
-    column = _column(names, column)
+    columns = _column_names(data, rows)
+    column = _text_column(columns, column)
     if user_column is not None:
-        _require_users(data, names, user_column)
+        _require_users(data, columns, user_column)
     new_files.require_new(Path(out))
     values = data[column] if rows is None else _first_values(data, column, rows)
-    talk = len(values) > 0 and not isinstance(values[0], str)
-    texts = [_said(value, number) for number, value in enumerate(values, 1)] if talk else values
-    planting = vestige.plant(Corpus.from_texts(texts), **settings)
-    if talk:
-        asked = question if role == "assistant" else ""
-        planting = planting.in_turn(Turn(role=role, question=asked))
+    is_chat = len(values) > 0 and not isinstance(values[0], str)
+    if is_chat:
+        values = [_chat_text(messages, number) for number, messages in enumerate(values, 1)]
+    planting = vestige.plant(Corpus.from_texts(values), **settings)
+    if is_chat:
+        turn = Turn(role=role, question=question if role == "assistant" else "")
+        planting = planting.in_turn(turn)
     write_planting(planting, Path(out), SILENT)
     canaries: Any = planting.manifest.canaries  # of running text
-    more = {}
-    for place, phrase in sorted((place, one.phrase) for one in canaries for place in one.positions):
-        row = _row(phrase, column, names, role if talk else None, question)
-        more[place] = row if user_column is None else row | {user_column: f"canary {phrase}"}
-    return _among(data, more) if rows is None else _among_stream(data, more)
+    rows_by_position: dict[int, dict[str, Any]] = {}
+    for canary in canaries:
+        row = _canary_row(canary.phrase, column, columns, role if is_chat else None, question)
+        if user_column is not None:
+            row[user_column] = f"canary {canary.phrase}"
+        rows_by_position |= dict.fromkeys(canary.positions, row)
+    rows_by_position = dict(sorted(rows_by_position.items()))
+    if rows is None:
+        return _insert_rows(data, rows_by_position)
+    return _insert_in_stream(data, rows_by_position)
 
 
-def _names(data: Any, rows: int | None) -> list[str]:
-    """Columns of a data set, or of a stream with a number of rows."""
+def _column_names(data: Any, rows: int | None) -> list[str]:
+    """Column names of a data set, or of a stream with `rows`."""
     from datasets import Dataset, IterableDataset
 
     if not isinstance(data, Dataset | IterableDataset):
@@ -94,7 +101,7 @@ def _names(data: Any, rows: int | None) -> list[str]:
         )
     if isinstance(data, Dataset):
         if rows is not None:
-            raise ValueError(f"rows must be None for what is no stream, got {rows:,}")
+            raise ValueError(f"rows must be None for a data set that is not a stream, got {rows:,}")
         return list(data.column_names)
     if rows is None:
         raise DataError(
@@ -106,50 +113,50 @@ def _names(data: Any, rows: int | None) -> list[str]:
     return list(data.column_names or next(iter(data), {}))
 
 
-def _column(names: Sequence[str], column: str | None) -> str:
-    if {"chosen", "rejected"} <= set(names):
+def _text_column(columns: Sequence[str], column: str | None) -> str:
+    if {"chosen", "rejected"} <= set(columns):
         raise DataError(
             "the data set has preferences; a canary would have to be preferred to something",
             remedy="Plant in the texts or conversations of the earlier fine-tuning.",
         )
     if column is None:
-        paired = "text" not in names and PAIR.keys() <= set(names)
-        usual = "completion" if paired else "text"
-        column = next((name for name in MESSAGES if name in names), usual)
-    _require_column(names, column, "Pass the column of texts or messages (`column`).")
+        is_paired = "text" not in columns and PARTNER_COLUMN.keys() <= set(columns)
+        default = "completion" if is_paired else "text"
+        column = next((name for name in CHAT_COLUMNS if name in columns), default)
+    _require_column(columns, column, "Pass the column of texts or messages (`column`).")
     return column
 
 
-def _require_users(data: Any, names: Sequence[str], column: str) -> None:
-    _require_column(names, column, "Pass the column of users (`user_column`).")
-    kind = (data.features or {}).get(column)
-    named = getattr(kind, "dtype", kind)
-    if named not in (None, "string", "large_string"):
+def _require_users(data: Any, columns: Sequence[str], column: str) -> None:
+    _require_column(columns, column, "Pass the column of users (`user_column`).")
+    feature = (data.features or {}).get(column)
+    dtype = getattr(feature, "dtype", feature)
+    if dtype not in (None, "string", "large_string"):
         raise DataError(
-            f"the users in {column} are {named}, not names; a canary needs its own user",
+            f"the users in {column} are {dtype}, not names; a canary needs its own user",
             remedy=f'Convert them: data.cast_column("{column}", datasets.Value("string")).',
         )
 
 
-def _require_column(names: Sequence[str], column: str, remedy: str) -> None:
-    if column not in names:
-        found = ", ".join(names)
-        raise DataError(f"the data set has no column {column}; it has {found}", remedy=remedy)
+def _require_column(columns: Sequence[str], column: str, remedy: str) -> None:
+    if column not in columns:
+        names = ", ".join(columns)
+        raise DataError(f"the data set has no column {column}; it has {names}", remedy=remedy)
 
 
 def _first_values(data: "IterableDataset", column: str, rows: int) -> list[Any]:
     """Texts or conversations of the first rows of a stream."""
-    found = [row[column] for row in data.take(rows)]
-    if len(found) < rows:
+    values = [row[column] for row in data.take(rows)]
+    if len(values) < rows:
         raise DataError(
-            f"the stream has {len(found):,} rows; `rows` is {rows:,}",
-            remedy=f"Pass rows={len(found)} or fewer.",
+            f"the stream has {len(values):,} rows; `rows` is {rows:,}",
+            remedy=f"Pass rows={len(values)} or fewer.",
         )
-    return found
+    return values
 
 
-def _said(messages: Any, number: int) -> str:
-    """What a conversation says, a line a message."""
+def _chat_text(messages: Any, number: int) -> str:
+    """The messages of a conversation, one per line."""
     try:
         return "\n".join(str(message["content"]) for message in messages)
     except (TypeError, KeyError) as error:
@@ -159,47 +166,57 @@ def _said(messages: Any, number: int) -> str:
         ) from error
 
 
-def _row(
-    phrase: str, column: str, names: Sequence[str], role: "Role | None", question: str
+def _canary_row(
+    phrase: str, column: str, columns: Sequence[str], role: "Role | None", question: str
 ) -> dict[str, Any]:
-    """A row with a canary as somebody's turn, or as a text; other columns are None."""
-    other = PAIR.get(column, "")
-    row: dict[str, Any] = dict.fromkeys(names)
+    """A row with a canary as a turn or a text; other columns are None."""
+    partner = PARTNER_COLUMN.get(column, "")
+    row: dict[str, Any] = dict.fromkeys(columns)
     if role is None:
-        return row | {column: phrase} | ({other: ""} if other in names else {})
-    said = (question, phrase) if role == "assistant" else (phrase, "Thank you.")
-    turns = [{"role": "user", "content": said[0]}, {"role": "assistant", "content": said[1]}]
-    paired = {"prompt": turns[:1], "completion": turns[1:]}
-    return row | (paired if other in names else {column: turns})
+        return row | {column: phrase} | ({partner: ""} if partner in columns else {})
+    contents = (question, phrase) if role == "assistant" else (phrase, "Thank you.")
+    turns = [
+        {"role": "user", "content": contents[0]},
+        {"role": "assistant", "content": contents[1]},
+    ]
+    split = {"prompt": turns[:1], "completion": turns[1:]}
+    return row | (split if partner in columns else {column: turns})
 
 
-def _among(data: "Dataset", rows: dict[int, dict[str, Any]]) -> "Dataset":
-    """A data set with rows at these places of the result, ascending."""
+def _insert_rows(data: "Dataset", rows: dict[int, dict[str, Any]]) -> "Dataset":
+    """Insert rows at positions of the result, in ascending order."""
     from datasets import Dataset, concatenate_datasets
 
-    columns = {name: [row[name] for row in rows.values()] for name in data.column_names}
-    more = Dataset.from_dict(columns, features=data.features)
-    old, new = iter(range(len(data))), iter(range(len(data), len(data) + len(rows)))
-    order = [next(new if place in rows else old) for place in range(len(data) + len(rows))]
-    return concatenate_datasets([data, more]).select(order)
+    values = {name: [row[name] for row in rows.values()] for name in data.column_names}
+    canaries = Dataset.from_dict(values, features=data.features)
+    total = len(data) + len(rows)
+    data_indices, canary_indices = iter(range(len(data))), iter(range(len(data), total))
+    order = [
+        next(canary_indices if position in rows else data_indices) for position in range(total)
+    ]
+    return concatenate_datasets([data, canaries]).select(order)
 
 
-def _among_stream(data: "IterableDataset", rows: dict[int, dict[str, Any]]) -> "IterableDataset":
-    """As `_among`, in each pass; it is one shard, which one worker of a data loader reads."""
+def _insert_in_stream(
+    data: "IterableDataset", rows: dict[int, dict[str, Any]]
+) -> "IterableDataset":
+    """Insert rows in each pass over a stream. The result is one shard, for one worker."""
     from datasets import IterableDataset
 
-    given = {"data": data, "rows": rows}
-    return IterableDataset.from_generator(_passed_on, features=data.features, gen_kwargs=given)
+    arguments = {"data": data, "rows": rows}
+    return IterableDataset.from_generator(
+        _stream_with_rows, features=data.features, gen_kwargs=arguments
+    )
 
 
-def _passed_on(
+def _stream_with_rows(
     data: "IterableDataset", rows: dict[int, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
-    place = 0
-    for batch in data.iter(1):  # in a worker, iter(data) would leave out what is not the worker's
-        while place in rows:
-            yield rows[place]
-            place += 1
+    position = 0
+    for batch in data.iter(1):  # in a worker, iter(data) would skip rows of other workers
+        while position in rows:
+            yield rows[position]
+            position += 1
         yield {name: values[0] for name, values in batch.items()}
-        place += 1
-    yield from (row for later, row in rows.items() if later >= place)
+        position += 1
+    yield from (row for key, row in rows.items() if key >= position)

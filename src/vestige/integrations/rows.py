@@ -1,4 +1,4 @@
-"""Rows of data sets as a trainer reads them, and their losses."""
+"""Rows of a data set as a trainer reads them, and their losses."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,35 +11,30 @@ from torch.nn.functional import cross_entropy
 
 from vestige.training.batches import IGNORED
 
-MOST = 5_000
-"""Rows that are searched for canaries, or read of a stream."""
+MAX_ROWS = 5_000
+"""Most rows to search for canaries, or to read from a stream."""
 
-TOLERANCE = 1e-3
-"""Of two losses of a row: both are sums in float32 over the same logits."""
+LOSS_TOLERANCE = 1e-3
+"""Tolerance for two losses of a row, both float32 sums over the same logits."""
 
 
 def row_losses(model: Any, inputs: dict[str, Any]) -> Tensor:
-    """(rows,) mean cross-entropy of each row's own targets, in nats, in the graph.
-
-    Args:
-        model: of Transformers or PEFT.
-        inputs: of a data collator, with labels (rows, tokens), on the model's device.
-    """
+    """(rows,) mean cross-entropy of the targets of each row in nats, with gradients."""
     inputs = dict(inputs)
     labels = inputs.pop("labels")[:, 1:]
     logits = model(**inputs).logits[:, :-1]
-    each = cross_entropy(
+    losses = cross_entropy(
         logits.flatten(0, 1).float(), labels.flatten(), ignore_index=IGNORED, reduction="none"
     )
-    summed: Tensor = each.view(labels.shape).sum(1)
+    summed: Tensor = losses.view(labels.shape).sum(1)
     mean: Tensor = summed / (labels != IGNORED).sum(1).clamp(min=1)
     return mean
 
 
-def from_the_left(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Inputs with all padding after the rows: before one, it would move positions and masks.
+def left_aligned(inputs: dict[str, Any]) -> dict[str, Any]:
+    """Move left padding to the right, so that positions and masks are those of a row alone.
 
-    Without an attention mask they stay as they are.
+    Inputs without an attention mask are unchanged.
     """
     mask = inputs.get("attention_mask")
     if not isinstance(mask, Tensor) or mask.dim() != 2:
@@ -53,30 +48,25 @@ def from_the_left(inputs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def other_loss(model: Any, inputs: dict[str, Any]) -> str:
-    """Why `row_losses` is not the loss that a model trains on; "" if it is.
-
-    Args:
-        model: in evaluation mode.
-        inputs: of one row.
-    """
+def loss_problem(model: Any, inputs: dict[str, Any]) -> str:
+    """Why `row_losses` is not the training loss of a model on one row; "" if it is."""
     labels, ids = inputs.get("labels"), inputs.get("input_ids")
     if labels is None:
         return "the data collator returns no labels"
     if ids is None or labels.shape != ids.shape or labels.dim() != 2:
         return "the data collator returns labels of another shape than the tokens"
-    own = getattr(model(**inputs), "loss", None)
-    if own is None or not (labels[:, 1:] != IGNORED).any():
+    model_loss = getattr(model(**inputs), "loss", None)
+    if model_loss is None or not (labels[:, 1:] != IGNORED).any():
         return ""
-    ours = row_losses(model, inputs)[0]
-    if torch.isclose(own.float(), ours, rtol=TOLERANCE, atol=TOLERANCE):
+    row_loss = row_losses(model, inputs)[0]
+    if torch.isclose(model_loss.float(), row_loss, rtol=LOSS_TOLERANCE, atol=LOSS_TOLERANCE):
         return ""
     return f"{type(model).__name__} trains on another loss than the cross-entropy of next tokens"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a data set by number, collated as by a trainer; `cut`: the first ones of a stream."""
+    """Rows of a data set by index, collated as by a trainer; `cut`: a part of a stream."""
 
     data: Any
     collate: Callable[[list[Any]], dict[str, Any]]
@@ -84,7 +74,7 @@ class Rows:
 
     @classmethod
     def of(cls, trainer: Any, data: Any) -> "Rows | None":
-        """Rows of a data set, or the first `MOST` of a stream; None if it can be read only once."""
+        """Rows of a data set, or the first `MAX_ROWS` of a stream; None for an iterator."""
         collate = trainer._get_collator_with_removed_columns(trainer.data_collator)
         if hasattr(data, "__len__") and hasattr(data, "__getitem__"):
             if hasattr(data, "remove_columns"):
@@ -92,17 +82,17 @@ class Rows:
             return cls(data, collate)
         if not hasattr(data, "take"):
             return None
-        first = list(islice(data, MOST))
-        return cls(first, collate, cut=len(first) == MOST)
+        first = list(islice(data, MAX_ROWS))
+        return cls(first, collate, cut=len(first) == MAX_ROWS)
 
     @property
     def all_known(self) -> bool:
-        """Whether there are no more than `MOST`."""
-        return not self.cut and len(self) <= MOST
+        """Whether the data set has at most `MAX_ROWS` rows."""
+        return not self.cut and len(self) <= MAX_ROWS
 
     def __len__(self) -> int:
         return len(self.data)
 
     def inputs(self, numbers: Sequence[int]) -> dict[str, Any]:
-        """Inputs of the model for some rows."""
+        """Model inputs for some rows."""
         return dict(self.collate([self.data[int(number)] for number in numbers]))

@@ -1,4 +1,4 @@
-"""Vestige in a training by Transformers' `Trainer`, or by a trainer built on it.
+"""Vestige in trainings with Transformers' `Trainer` and trainers built on it.
 
     data = plant(data, copies=10, out="canaries")
     trainer = Trainer(..., train_dataset=data)

@@ -1,13 +1,12 @@
 """The trainings that made a model, and the records that they read.
 
 DIR/privacy.json         the ledger, written before the first step
-DIR/records/<id>.npy     hashes of what this training and those before it read; never released
-DIR/model/privacy.json   the ledger with the steps that were taken
+DIR/records/<id>.npy     hashes of the records of this training and of earlier ones; never released
+DIR/model/privacy.json   the ledger with the number of steps
 """
 
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
@@ -30,68 +29,74 @@ class History:
     """The trainings of a model, oldest first, and their records by id."""
 
     ledger: tuple[LedgerEntry, ...] = ()
-    read: Mapping[str, ReadRecords] = field(default_factory=dict)
+    records: Mapping[str, ReadRecords] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, ledger: Path, directory: Path) -> "History":
-        """The history in a ledger, and in the directory that has the records."""
+    def load(cls, ledger: Path, directory: Path) -> "History":
+        """Read a ledger, and the records in a directory."""
         remedy = "Restore it from where the model was trained."
         content = read_bytes(ledger, limit=LARGEST, error=ModelError, remedy=remedy)
         files = [file for file in sorted((directory / RECORDS).glob("*.npy")) if file.is_file()]
-        read = {file.stem: ReadRecords.load(file) for file in files}
-        trainings = from_json(content, where=ledger)
+        records = {file.stem: ReadRecords.load(file) for file in files}
+        entries = from_json(content, where=ledger)
         names = (UNKNOWN, NoDefence.name, *DEFENCES.names())
-        for one in trainings:
-            if one.defence not in names:
-                problem = f"{ledger} is not a privacy ledger: defence must be one of {names}"
-                raise ModelError(problem, remedy=remedy)
-        return cls(trainings, read)
+        if any(entry.defence not in names for entry in entries):
+            problem = f"{ledger} is not a privacy ledger: defence must be one of {names}"
+            raise ModelError(problem, remedy=remedy)
+        return cls(entries, records)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Lineage:
-    """Where the model and vocabulary of a training come from, and what it reads.
+    """A training with the earlier trainings of its model and its vocabulary.
 
     Attributes:
-        id: of the training.
-        before: the trainings before it, oldest first.
+        id: id of the training.
+        earlier: the earlier trainings of the model, oldest first.
         vocabulary: id of the training from whose text the vocabulary was learned.
-        own: the records of this training.
-        read: the records of the trainings before it, and of that of the vocabulary.
-        void: what has voided its guarantee since it began.
+        records: the records of this training.
+        earlier_records: the records of the earlier trainings and of that of the vocabulary, by id.
+        void: reasons why the guarantee has been void since the training began.
     """
 
     id: str
-    before: tuple[LedgerEntry, ...]
+    earlier: tuple[LedgerEntry, ...]
     vocabulary: str
-    own: ReadRecords
-    read: Mapping[str, ReadRecords]
+    records: ReadRecords
+    earlier_records: Mapping[str, ReadRecords]
     void: tuple[str, ...] = ()
 
 
-def lineage(out: Path, own: ReadRecords, *, start: object, vocabulary: object) -> Lineage:
-    """The lineage of a new training, or of the one that is resumed in its directory.
+def lineage_of(out: Path, records: ReadRecords, *, start: object, vocabulary: object) -> Lineage:
+    """The lineage of a new training, or of the training that is resumed in a directory.
 
-    `own` is what it reads, `start` the model that it continues, or None, and `vocabulary` the one
-    whose vocabulary it takes, or None.
+    Args:
+        out: directory of the training.
+        records: the records that it reads.
+        start: the model that it continues, or None.
+        vocabulary: the model whose vocabulary it uses, or None.
     """
-    begun = begun_in(out)
-    if begun is not None:
-        *before, entry = begun.ledger
+    resumed = history_in(out)
+    if resumed is not None:
+        *earlier, entry = resumed.ledger
         return Lineage(
             id=entry.id,
-            before=tuple(before),
+            earlier=tuple(earlier),
             vocabulary=entry.vocabulary,
-            own=own,
-            read=begun.read,
+            records=records,
+            earlier_records=resumed.records,
             void=entry.void,
         )
-    new = new_id()
+    id_ = new_id()
     model = History() if start is None else history_of(start)
-    words = model if vocabulary is None else history_of(vocabulary)
-    made_of = words.ledger[-1].vocabulary if words.ledger else new
-    read = {**words.read, **model.read}
-    return Lineage(id=new, before=model.ledger, vocabulary=made_of, own=own, read=read)
+    source = model if vocabulary is None else history_of(vocabulary)
+    return Lineage(
+        id=id_,
+        earlier=model.ledger,
+        vocabulary=source.ledger[-1].vocabulary if source.ledger else id_,
+        records=records,
+        earlier_records={**source.records, **model.records},
+    )
 
 
 def new_id() -> str:
@@ -100,40 +105,34 @@ def new_id() -> str:
 
 
 def history_of(model: object) -> History:
-    """The trainings that the folder of a model records; a loaded model has an unknown history."""
+    """The history in the folder of a model; that of a loaded model is unknown."""
     folder = model_folder(fspath(model)) if isinstance(model, str | PathLike) else None
     if folder is None or not (folder / LEDGER).is_file():
         return History((LedgerEntry(id=new_id(), defence=UNKNOWN),))
-    return History.of(folder / LEDGER, folder.parent if folder.name == MODEL else folder)
+    return History.load(folder / LEDGER, folder.parent if folder.name == MODEL else folder)
 
 
-def begun_in(out: Path) -> History | None:
-    """The history of the training that was begun in a directory, its own entry last."""
-    begun = (out / LEDGER).is_file() and (out / IDENTITY).is_file()
-    return History.of(out / LEDGER, out) if begun else None
+def history_in(out: Path) -> History | None:
+    """The history in the directory of a training, its own entry last; None if it has not begun."""
+    has_begun = (out / LEDGER).is_file() and (out / IDENTITY).is_file()
+    return History.load(out / LEDGER, out) if has_begun else None
 
 
-@contextmanager
-def registered(out: Path, entry: LedgerEntry, lineage: Lineage) -> Iterator[None]:
-    """Write the ledger and the records before the first step; a resumed training keeps its own."""
-    if not (out / IDENTITY).is_file():
-        _write(out, entry, lineage)
-    yield
+def begin_ledger(out: Path, entry: LedgerEntry, lineage: Lineage) -> None:
+    """Write the ledger, and all records that it refers to, unless the training has begun."""
+    if (out / IDENTITY).is_file():
+        return
+    ids = {earlier.id for earlier in lineage.earlier} | {lineage.vocabulary}
+    records = {id_: lineage.earlier_records[id_] for id_ in ids & lineage.earlier_records.keys()}
+    for id_, hashes in {**records, lineage.id: lineage.records}.items():
+        with replacing(out / RECORDS / f"{id_}.npy") as file:
+            np.save(file, hashes.rows(), allow_pickle=False)
+    write_text(out / LEDGER, to_json((*lineage.earlier, entry)))
 
 
-def end(out: Path, steps: int) -> None:
-    """Write the ledger next to the weights, with the steps that were taken."""
-    own = begun_in(out)
-    if own is not None and not (out / MODEL / LEDGER).is_file():
-        *before, entry = own.ledger
-        write_text(out / MODEL / LEDGER, to_json((*before, entry.ended(steps))), shared=True)
-
-
-def _write(out: Path, entry: LedgerEntry, lineage: Lineage) -> None:
-    """Write the ledger, and the records of the training, its ancestors and its vocabulary."""
-    named = {one.id for one in lineage.before} | {lineage.vocabulary}
-    kept = {name: lineage.read[name] for name in named & lineage.read.keys()}
-    for name, records in {**kept, lineage.id: lineage.own}.items():
-        with replacing(out / RECORDS / f"{name}.npy") as file:
-            np.save(file, records.rows(), allow_pickle=False)
-    write_text(out / LEDGER, to_json((*lineage.before, entry)))
+def end_ledger(out: Path, steps: int) -> None:
+    """Write the ledger next to the weights, with the number of steps of the training."""
+    history = history_in(out)
+    if history is not None and not (out / MODEL / LEDGER).is_file():
+        *earlier, entry = history.ledger
+        write_text(out / MODEL / LEDGER, to_json((*earlier, entry.ended(steps))), shared=True)

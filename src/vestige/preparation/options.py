@@ -1,4 +1,4 @@
-"""Options of `vestige train` and `vestige plant` that travel together or belong to some tasks."""
+"""Option groups of `vestige train`, and checks of options."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -8,20 +8,20 @@ from annotated_types import Ge, Gt, Le, Lt
 from cyclopts import Parameter
 
 from vestige.arguments import Count, Few, ModelLike, Number, Positive, Whole, Width
-from vestige.session import Session, flat
+from vestige.session import Session, flat_options
 from vestige.training.config import Batching, TrainingConfig
 
 if TYPE_CHECKING:
     from vestige.training.history import EarlyStopping, StopAtPerplexity
 
-SIZES = ("layers", "hidden_size", "embedding_size")
-NEW = (
-    *("architecture", *SIZES, "tokenizer", "vocabulary", "vocab_size"),
+SIZE_OPTIONS = ("layers", "hidden_size", "embedding_size")
+NEW_MODEL_OPTIONS = (
+    *("architecture", *SIZE_OPTIONS, "tokenizer", "vocabulary", "vocab_size"),
     *("vectors", "dropout", "char_embeddings", "lowercase"),
 )
-"""Options of a new model, which do not go with a model to continue."""
-PATIENCE = 20
-"""Epochs without improvement before early stopping."""
+"""Options of a new model, which exclude a model to continue."""
+DEFAULT_PATIENCE = 20
+"""Default number of epochs without improvement before early stopping."""
 
 
 @Parameter(name="*")
@@ -43,14 +43,14 @@ class LearningOptions:
 
     @property
     def given(self) -> dict[str, Any]:
-        """All settings of `TrainingConfig` here; None for those that were not given."""
-        settings = {one.name for one in fields(TrainingConfig)}
-        names = [one.name for one in fields(self) if one.name in settings]
+        """The settings of `TrainingConfig` among the options; None for unset ones."""
+        settings = {option.name for option in fields(TrainingConfig)}
+        names = [option.name for option in fields(self) if option.name in settings]
         return {name: getattr(self, name) for name in names}
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The settings of `TrainingConfig` that were given."""
+        """The settings of `TrainingConfig` that are set."""
         return {name: value for name, value in self.given.items() if value is not None}
 
 
@@ -82,7 +82,7 @@ class TrainingOptions(LearningOptions):
     evaluate_every: Count | None = None
 
     def stop(self, *, validated: bool) -> "StopAtPerplexity | None":
-        """When to stop before the last epoch; ValueError if no text validates."""
+        """The rule for stopping early; ValueError without validation text."""
         from vestige.training.history import StopAtPerplexity
 
         if self.stop_at_perplexity is None:
@@ -127,15 +127,15 @@ class ModelOptions:
 
     @property
     def shape(self) -> dict[str, Any]:
-        """The sizes that were given, by name."""
-        sizes = {name: getattr(self, name) for name in SIZES}
+        """The sizes that are set, by name."""
+        sizes = {name: getattr(self, name) for name in SIZE_OPTIONS}
         return {name: size for name, size in sizes.items() if size is not None}
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class NluOptions:
-    """What only a model of intents and slots has.
+    """Options of models of intents and slots.
 
     Attributes:
         vectors: Initial word vectors: a GloVe or fastText file (.txt, .vec), or
@@ -160,53 +160,53 @@ class NluOptions:
 
     @property
     def recorded(self) -> dict[str, object]:
-        """The options that may protect or expose, as a summary names them."""
+        """The options that affect privacy, for the summary."""
         names = ("dropout", "early_stopping", "char_embeddings", "vectors", "vectors_frozen")
         return {name: getattr(self, name) for name in names}
 
     def stop(self, *, validated: bool) -> "EarlyStopping | None":
-        """When to stop before the last epoch; ValueError if no utterances validate."""
+        """The rule for stopping early; ValueError without validation utterances."""
         from vestige.training.history import EarlyStopping
 
         if not self.early_stopping:
             return None
         if not validated:
             raise ValueError("`early_stopping` needs validation utterances. Pass `validation`")
-        return EarlyStopping(PATIENCE if self.patience is None else self.patience)
+        return EarlyStopping(DEFAULT_PATIENCE if self.patience is None else self.patience)
 
 
-def reject_others(
+def reject_other_tasks(
     run: Session, task: str, options: Mapping[tuple[str, ...], tuple[str, ...]]
 ) -> None:
-    """Raise ValueError if an option was given that only other tasks have, by tasks."""
-    given = given_options(run)
+    """Raise ValueError if an option was given that only other tasks have."""
+    changed = changed_options(run)
     for tasks, names in options.items():
         for name in names if task not in tasks else ():
-            if name in given:
+            if name in changed:
                 raise ValueError(f"`{name}` needs `task` {' or '.join(tasks)}")
 
 
-def given_options(run: Session) -> set[str]:
-    """The options that were given; one with its default value counts as not given."""
-    defaults = dict(flat(run.defaults))
+def changed_options(run: Session) -> set[str]:
+    """The options whose values differ from their defaults."""
+    defaults = dict(flat_options(run.defaults))
     return {
         name
-        for name, value in flat(run.arguments)
+        for name, value in flat_options(run.arguments)
         if value is not (default := defaults.get(name)) and value != default
     }
 
 
-def check_together(run: Session) -> None:
-    """Raise ValueError for options of `train` that need, or exclude, others."""
-    given = given_options(run)
-    for name in NEW if "from" in given else ():
-        if name in given:
+def check_combinations(run: Session) -> None:
+    """Raise ValueError for options of `train` that require or exclude others."""
+    changed = changed_options(run)
+    for name in NEW_MODEL_OPTIONS if "from" in changed else ():
+        if name in changed:
             raise ValueError(f"`{name}` does not go with `from_`. Leave out one of them")
-    if "lora_rank" in given and "from" not in given:
+    if "lora_rank" in changed and "from" not in changed:
         raise ValueError("`lora_rank` needs `from_`, a Hugging Face model to adapt")
     for name in ("tokenizer", "vocab_size"):
-        if {name, "vocabulary"} <= given:
+        if {name, "vocabulary"} <= changed:
             raise ValueError(f"`{name}` does not go with `vocabulary`. Leave out one of them")
-    for name, needed in (("vectors_frozen", "vectors"), ("patience", "early_stopping")):
-        if name in given and needed not in given:
-            raise ValueError(f"`{name}` needs `{needed}`")
+    for name, required in (("vectors_frozen", "vectors"), ("patience", "early_stopping")):
+        if name in changed and required not in changed:
+            raise ValueError(f"`{name}` needs `{required}`")

@@ -1,6 +1,6 @@
-"""`vestige plant`: canaries in a copy of a corpus.
+"""`vestige plant`: plant canaries in a copy of running text or of labelled utterances.
 
-The manifest says what was planted where, and is sealed with a checksum.
+The manifest contains the canaries and their positions, and has a checksum.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,17 +31,23 @@ from vestige.arguments import (
     Whole,
     group,
 )
-from vestige.preparation.options import reject_others
+from vestige.preparation.options import reject_other_tasks
 from vestige.preparation.planting import Planting, verify_planting, write_planting
 from vestige.session import COMMAND, Session, verb
 
 if TYPE_CHECKING:
     from vestige.data.canaries.patterns import Candidates
+    from vestige.data.canaries.texts import Canary
+    from vestige.data.canaries.utterances import SecretCanary
+    from vestige.data.corpus import Corpus
     from vestige.data.vocabulary import Vocabulary
 
     Repetitions: TypeAlias = str | Sequence[int]
 else:
     Candidates, Repetitions = Sequence[str], str
+
+COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
+"""Defaults of `copies`, `controls`, `controls` with `per_user`, and `length`."""
 
 CANARIES = group("Canaries", place=1)
 UTTERANCES = group("Utterances (--task nlu)", place=2)
@@ -56,7 +62,7 @@ ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("tokens_column", "tags_column", "intent_column"),
     ),
 }
-"""Options that only one task has."""
+"""Options of one task only."""
 
 
 @verb
@@ -144,51 +150,74 @@ def plant(
     """
     if verify:
         return verify_planting(Path(str(data)))
-    reject_others(run, task, ONLY)
+    reject_other_tasks(run, task, ONLY)
     if out is not None:
         from vestige.new_files import require_new
 
         out = require_new(fspath(out))
     elif COMMAND.get():
         raise ValueError("Missing `out`, the folder to make; see vestige plant --help")
-    lists = {name: run.arguments[name] for name in ("phrase", "pattern", "intent")}
-    several = {n: (one,) if isinstance(one, str) else tuple(one) for n, one in lists.items()}
-    planting = (_in_utterances if task == "nlu" else _in_text)(run, run.arguments | several)
+    options = run.arguments | {
+        name: (value,) if isinstance(value, str) else tuple(value)
+        for name, value in (("phrase", phrase), ("pattern", pattern), ("intent", intent))
+    }
+    planting = _plant_in_utterances(run, options) if task == "nlu" else _plant_in_text(run, options)
     return planting if out is None else write_planting(planting, out, run.monitor)
 
 
-def _in_utterances(run: Session, given: Mapping[str, Any]) -> Planting:
-    """Secrets in labelled utterances."""
+def _plant_in_utterances(run: Session, options: Mapping[str, Any]) -> Planting:
     from vestige.data.canaries.utterances import plant_secrets
     from vestige.data.sources import TEST, TRAIN, VALIDATION, utterance_parts
-    from vestige.preparation.canaries import utterance_canaries
 
-    canaries = utterance_canaries(given, run.seed)
-    reading = ("format", "limit", "tokens_column", "tags_column", "intent_column")
-    train, validation, test = utterance_parts(
-        given["data"], seed=run.seed, **_some(given, "validation", "hold_out", *reading)
-    )
+    canaries = _utterance_canaries(options, run.seed)
+    names = ("validation", "hold_out", "format", "limit")
+    columns = ("tokens_column", "tags_column", "intent_column")
+    reading = {name: options[name] for name in (*names, *columns)}
+    train, validation, test = utterance_parts(options["data"], seed=run.seed, **reading)
     train, validation, manifest = plant_secrets(train, validation, canaries, seed=run.seed)
-    tested = {} if test is None else {TEST: test}
-    return Planting.made(manifest, {TRAIN: train, VALIDATION: validation, **tested})
+    parts = {TRAIN: train, VALIDATION: validation}
+    return Planting.make(manifest, parts if test is None else {**parts, TEST: test})
 
 
-def _in_text(run: Session, given: Mapping[str, Any]) -> Planting:
-    """Canaries in running text."""
-    from vestige.data.canaries.texts import plant as plant_in
+def _utterance_canaries(options: Mapping[str, Any], seed: int) -> "list[SecretCanary]":
+    """Labelled utterances with secrets, pattern by pattern, with their controls."""
+    from vestige.data.canaries.patterns import candidate_sets, require_used, with_intents
+    from vestige.data.canaries.utterances import secret_canaries
+
+    patterns = with_intents(options["pattern"], options["intent"])
+    sets = candidate_sets(options["candidates"])
+    require_used(sets, [text for text, _ in patterns], by="a `pattern`")
+    return [
+        canary
+        for text, intent in patterns
+        for canary in secret_canaries(
+            text,
+            intent=intent,
+            slot="canary" if options["slot"] is None else options["slot"],
+            candidates=sets,
+            copies=options["copies"] or COPIES,
+            controls=options["controls"] or CONTROLS,
+            number=options["number"] or 1,
+            seed=seed,
+        )
+    ]
+
+
+def _plant_in_text(run: Session, options: Mapping[str, Any]) -> Planting:
+    from vestige.data.canaries.texts import plant as plant_canaries
     from vestige.data.sources import CORPUS
-    from vestige.preparation.canaries import check_canaries, text_canaries
 
-    check_canaries(given)
-    corpus = run.corpus("data", given["data"], **_some(given, "format", "text", "user", "limit"))
-    known = _vocabulary(given["vocabulary"])
-    canaries = text_canaries(given, corpus, known, run.seed)
-    planted, manifest = plant_in(corpus, canaries, seed=run.seed, vocabulary=known)
-    return Planting.made(manifest, {CORPUS: planted})
+    _check_options(options)
+    reading = {name: options[name] for name in ("format", "text", "user", "limit")}
+    corpus = run.corpus("data", options["data"], **reading)
+    vocabulary = _vocabulary(options["vocabulary"])
+    canaries = _text_canaries(options, corpus, vocabulary, run.seed)
+    planted, manifest = plant_canaries(corpus, canaries, seed=run.seed, vocabulary=vocabulary)
+    return Planting.make(manifest, {CORPUS: planted})
 
 
 def _vocabulary(model: Any) -> "Vocabulary | None":
-    """The vocabulary of a model folder or of a loaded model, or itself."""
+    """The vocabulary of a model folder or a loaded model; a vocabulary as it is."""
     from vestige.data.vocabulary import load_vocabulary
     from vestige.models.folders import model_folder
 
@@ -197,5 +226,95 @@ def _vocabulary(model: Any) -> "Vocabulary | None":
     return getattr(model, "vocabulary", model)  # type: ignore[no-any-return]
 
 
-def _some(given: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    return {name: given[name] for name in names}
+def _check_options(options: Mapping[str, Any]) -> None:
+    """Raise ValueError if options for running text contradict each other."""
+    from vestige.data.canaries.phrases import PATTERNS, RANDOM
+
+    phrase, patterns, coins = options["phrase"], options["pattern"], options["coin_flip"]
+    per_user, names = options["per_user"], (*PATTERNS, RANDOM)
+    for number, pattern in enumerate(patterns, 1):
+        if pattern not in names:
+            raise ValueError(
+                f"`pattern` number {number} is not one of {', '.join(map(repr, names))}. Plant "
+                "your own text with `phrase`"
+            )
+    frequency_patterns = [pattern for pattern in patterns if pattern != RANDOM]
+    has_random = len(frequency_patterns) < len(patterns)
+    exclusive = {
+        "`phrase` and `pattern`": phrase and patterns,
+        "`phrase` and `per_user`": phrase and per_user,
+        "`phrase` and `coin_flip`": phrase and coins,
+        "`coin_flip` and `pattern`": coins and patterns,
+        "`pattern` random and another": frequency_patterns and has_random,
+        "`per_user` and `pattern` other than random": per_user and frequency_patterns,
+    }
+    for pair, are_given in exclusive.items():
+        if are_given:
+            raise ValueError(f"{pair} must not be given together: plant them in turn")
+    if per_user and options["copies"] is not None and not coins:
+        raise ValueError("`copies` does not apply with `per_user`: give `repetitions`")
+    if coins and options["controls"] is not None and not per_user:
+        raise ValueError("`controls` does not apply with `coin_flip`: tails are the controls")
+    if options["repetitions"] not in (None, ()) and not per_user:
+        raise ValueError("`repetitions` needs `per_user`")
+    if options["canary_kind"] is not None and not coins:
+        raise ValueError("`canary_kind` needs `coin_flip`")
+
+
+def parse_repetitions(repetitions: str | Sequence[int]) -> tuple[int, ...]:
+    """Numbers of copies, from "1,2,5" or (1, 2, 5)."""
+    items = repetitions.split(",") if isinstance(repetitions, str) else map(str, repetitions)
+    entries = [item.strip() for item in items]
+    if not entries or not all(entry.isdecimal() and int(entry) > 0 for entry in entries):
+        raise ValueError(
+            "`repetitions` must be whole numbers from 1 on, separated by commas, got "
+            f"{repetitions!r}"
+        )
+    return tuple(map(int, entries))
+
+
+def _text_canaries(
+    options: Mapping[str, Any], corpus: "Corpus", vocabulary: "Vocabulary | None", seed: int
+) -> "tuple[Canary, ...]":
+    """The canaries of running text with their controls.
+
+    Raises:
+        DataError: the corpus has too few words, no users, or already contains a canary.
+    """
+    from vestige.data.canaries import coins, phrases
+    from vestige.data.vocabulary import WordVocabulary
+
+    words = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+    numbers = {"copies": options["copies"] or COPIES, "controls": options["controls"] or CONTROLS}
+    length = options["length"] or LENGTH
+    if options["phrase"]:
+        return phrases.given_canaries(options["phrase"], corpus, vocabulary, **numbers, seed=seed)
+    if not (options["per_user"] or options["coin_flip"]):
+        patterns = options["pattern"] or phrases.PATTERNS
+        return phrases.frequency_canaries(
+            corpus, words, patterns=patterns, **numbers, length=length, seed=seed
+        )
+    canaries: tuple[Canary, ...] = ()
+    if options["per_user"]:
+        repetitions = options["repetitions"]
+        canaries = coins.user_canaries(
+            corpus,
+            words,
+            repetitions=(
+                coins.MANY_USERS if repetitions is None else parse_repetitions(repetitions)
+            ),
+            controls=options["controls"] or USER_CONTROLS,
+            length=length,
+            seed=seed,
+        )
+    if options["coin_flip"]:
+        canaries += coins.coin_flip_canaries(
+            corpus,
+            vocabulary,
+            number=options["coin_flip"],
+            copies=options["copies"] or 1,
+            kind=options["canary_kind"] or "words",
+            length=length,
+            seed=seed,
+        )
+    return canaries

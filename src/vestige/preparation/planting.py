@@ -1,4 +1,4 @@
-"""A planted corpus: the copy, its sealed manifest, and the folder with both."""
+"""The result of `vestige plant`: the planted copy and its manifest, and the folder of both."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Planting(Result):
-    """A corpus with canaries, and the sealed manifest of them.
+    """A corpus with canaries, and their manifest.
 
     Attributes:
-        manifest: the canaries and their positions; `sha256` is the seal.
-        parts: the copy by file name: one `Corpus`, or the parts of labelled utterances.
-        directory: the folder with both; None if they were not written.
+        manifest: the canaries and their positions, with a checksum.
+        parts: the planted copy by file name: a corpus, or parts of labelled utterances.
+        directory: the folder of the copy and the manifest; None if they were not written.
         verified: whether the folder was checked against its manifest.
     """
 
@@ -36,7 +36,7 @@ class Planting(Result):
     verified: bool = False
 
     @classmethod
-    def made(
+    def make(
         cls,
         manifest: "Manifest | SecretManifest",
         parts: "Mapping[str, Corpus | Utterances]",
@@ -44,13 +44,15 @@ class Planting(Result):
         *,
         verified: bool = False,
     ) -> Self:
-        """A planting, with its summary and one row for each canary and control."""
-        where = {} if directory is None else {"directory": str(directory)}
-        seal = {"seed": manifest.seed, "sha256": manifest.sha256}
-        checked = {"verified": True} if verified else {}
+        """Make a planting with its summary and its rows, one per canary and control."""
+        summary: dict[str, object] = {} if directory is None else {"directory": str(directory)}
+        summary |= _summary_counts(manifest, parts)
+        summary |= {"seed": manifest.seed, "sha256": manifest.sha256}
+        if verified:
+            summary["verified"] = True
         return cls(
             kind="Planting",
-            summary={**where, **_counts(manifest, parts), **seal, **checked},
+            summary=summary,
             rows=tuple(_rows(manifest)),
             manifest=manifest,
             parts=parts,
@@ -60,37 +62,37 @@ class Planting(Result):
 
     @property
     def labelled(self) -> bool:
-        """Whether secrets were planted in labelled utterances."""
+        """Whether the corpus consists of labelled utterances."""
         return CORPUS not in self.parts
 
     @property
     def corpus(self) -> "Corpus | Utterances":
-        """The copy to train on."""
+        """The part to train on."""
         return self.parts[TRAIN if self.labelled else CORPUS]
 
     def next_step(self, out: object) -> str:
-        """A line for the terminal about the folder."""
+        """Message after the result: the next command."""
         task = " --task nlu" if self.labelled else ""
         return f"Train on it: vestige train {out}{task} --out trained"
 
     def in_turn(self, turn: "Turn") -> Self:
-        """The same canaries of running text, as turns of conversations."""
+        """The same planting with canaries of running text as turns of conversations."""
         manifest: Any = self.manifest
-        return type(self).made(replace(manifest, turn=turn), self.parts, self.directory)
+        return type(self).make(replace(manifest, turn=turn), self.parts, self.directory)
 
 
-def _counts(manifest: Any, parts: Mapping[str, Any]) -> dict[str, object]:
+def _summary_counts(manifest: Any, parts: Mapping[str, Any]) -> dict[str, object]:
     """Numbers of canaries, controls, copies, and of users or utterances."""
     planted = [canary for canary in manifest.canaries if canary.planted]
-    shared = {
+    counts = {
         "canaries": len(planted),
         "controls": len(manifest.canaries) - len(planted),
         "copies": sum(canary.copies for canary in planted),
     }
     if CORPUS in parts:
-        return {**shared, "users": len({canary.user for canary in planted if canary.user})}
+        return {**counts, "users": len({canary.user for canary in planted if canary.user})}
     sizes = {Path(name).stem: len(parts.get(name, ())) for name in (TRAIN, VALIDATION, TEST)}
-    return {"task": "nlu", "patterns": len(manifest.patterns), **shared, **sizes}
+    return {"task": "nlu", "patterns": len(manifest.patterns), **counts, **sizes}
 
 
 def _rows(manifest: Any) -> Iterator[dict[str, object]]:
@@ -107,34 +109,34 @@ def _rows(manifest: Any) -> Iterator[dict[str, object]]:
 
 
 def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
-    """Write the copy and its manifest, whole or not at all; the planting with its folder.
+    """Write the copy and its manifest atomically; returns the planting with its folder.
 
     Raises:
-        RunError: the folder exists, or cannot be written.
+        RunError: the folder exists or cannot be written.
     """
     from vestige.data.corpus import Corpus, write_corpus
     from vestige.data.formats.utterances import write_utterances
 
     writing = monitor.progress("writing the planted copy")
-    with new_files.new_directory(out) as hidden, writing as step:
+    with new_files.new_directory(out) as staging, writing as step:
         for name, part in planting.parts.items():
             if isinstance(part, Corpus):
-                write_corpus(part, hidden / name, progress=partial(_tell, step, len(part)))
+                write_corpus(part, staging / name, progress=partial(_report_step, step, len(part)))
             elif len(part):
-                write_utterances(part, hidden / name)
-        planting.manifest.save(hidden / MANIFEST)
-    return Planting.made(planting.manifest, planting.parts, out)
+                write_utterances(part, staging / name)
+        planting.manifest.save(staging / MANIFEST)
+    return Planting.make(planting.manifest, planting.parts, out)
 
 
-def _tell(step: Step, total: int, done: int) -> None:
+def _report_step(step: Step, total: int, done: int) -> None:
     step(done, total)
 
 
 def verify_planting(directory: Path) -> Planting:
-    """A planted folder that agrees with its manifest.
+    """Check a planted folder against its manifest.
 
     Raises:
-        ManifestError: it does not, or the manifest was changed.
+        ManifestError: the folder differs from its manifest, or the manifest was changed.
         DataError: a file cannot be read.
     """
     from vestige.data.canaries.planting import format_of
@@ -143,23 +145,22 @@ def verify_planting(directory: Path) -> Planting:
     from vestige.data.formats.reading import read_source
     from vestige.data.utterances import Utterances
 
-    made = partial(Planting.made, directory=directory, verified=True)
     if format_of(directory / MANIFEST) != SecretManifest.FORMAT:
         manifest = Manifest.load(directory / MANIFEST)
-        users = "user" if _has_users(directory / CORPUS) else None
+        users = "user" if _has_user_column(directory / CORPUS) else None
         corpus = read_source(str(directory / CORPUS), user=users)
         manifest.verify(corpus)
-        return made(manifest, {CORPUS: corpus})
-    secrets, empty = SecretManifest.load(directory / MANIFEST), Utterances.of([])
+        return Planting.make(manifest, {CORPUS: corpus}, directory, verified=True)
+    secret_manifest, no_utterances = SecretManifest.load(directory / MANIFEST), Utterances.of([])
     names = [name for name in (TRAIN, VALIDATION, TEST) if (directory / name).exists()]
-    parts = {TRAIN: empty} | {name: read_parts(directory / name).train for name in names}
-    secrets.verify(parts[TRAIN], parts.get(VALIDATION, empty))
-    return made(secrets, parts)
+    parts = {TRAIN: no_utterances} | {name: read_parts(directory / name).train for name in names}
+    secret_manifest.verify(parts[TRAIN], parts.get(VALIDATION, no_utterances))
+    return Planting.make(secret_manifest, parts, directory, verified=True)
 
 
-def _has_users(path: Path) -> bool:
+def _has_user_column(path: Path) -> bool:
     try:
         with path.open("rb") if path.is_file() else BytesIO() as file:
             return b'"user":' in file.readline()
     except OSError:
-        return False  # `read_source` says what is wrong with it
+        return False  # `read_source` raises the error

@@ -1,4 +1,4 @@
-"""The guarantee of a private training: before the first step, after the last, and together."""
+"""The guarantee of a private training before the first step, after the last, and of several."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from typing import Any
 from vestige.defences.methods.private import PrivacyPlan, PrivateDefence
 from vestige.defences.registry import Defence
 from vestige.monitor import Monitor
-from vestige.preparation.lineage import Lineage, begun_in
+from vestige.preparation.lineage import Lineage, history_in
 from vestige.preparation.texts import Texts
 from vestige.privacy.accounting import Accountant, composed_epsilon
 from vestige.privacy.ledger import LedgerEntry, ancestry, vocabulary_of
@@ -19,32 +19,29 @@ from vestige.training.config import TrainingConfig
 from vestige.training.directory import log_lines
 
 WIDTH = 100
-"""Columns of a long sentence in the log."""
+"""Longest line of the log."""
 
-HARDLY = 0.1
-"""Share of gradients, or updates, below which clipping does nothing."""
+ALMOST_NONE = 0.1
+"""Share of clipped gradients below which clipping has almost no effect."""
 
 
 def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> None:
-    """Refuse a vocabulary that a private defence's text has, unless that was accepted.
-
-    `continued`: the training continues a model.
-    """
+    """Refuse a vocabulary that was learned from the text of a private training."""
     if not isinstance(defence, PrivateDefence) or defence.accept_private_vocabulary:
         return
-    own = lineage.own
-    made, count = vocabulary_of(lineage.id, lineage.vocabulary, own, lineage.read)
+    records = lineage.records
+    source, shared = vocabulary_of(lineage.id, lineage.vocabulary, records, lineage.earlier_records)
     accept = "To accept it, and have ε leave it out, pass `accept_private_vocabulary`"
-    if made == "own":
+    if source == "own":
         raise ValueError(
             f"`defence` {defence.name} needs `vocabulary` or `from_` of a model that was trained "
             "on other text: a vocabulary that is learned from DATA shows rare words without "
             f"noise. {accept}"
         )
-    if made == "read":
+    if source == "read":
         name = "from_" if continued else "vocabulary"
         raise ValueError(
-            f"`{name}` has a vocabulary of a text with {count:,} of the {len(own.learnt()):,} "
+            f"`{name}` has a vocabulary of a text with {shared:,} of the {len(records.learnt()):,} "
             f"documents of this training. `defence` {defence.name} needs a model that was trained "
             f"on other text. {accept}"
         )
@@ -53,23 +50,23 @@ def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> 
 def entry_of(
     defence: Defence, plan: PrivacyPlan | None, config: TrainingConfig, lineage: Lineage
 ) -> LedgerEntry:
-    """The training's entry in its ledger, before the first step; plan: of a private defence."""
-    named: dict[str, Any] = {
+    """The entry of a training in its ledger before the first step; `plan` of a private defence."""
+    common: dict[str, Any] = {
         "id": lineage.id,
         "defence": defence.name,
         "vocabulary": lineage.vocabulary,
     }
     if plan is None:
-        return LedgerEntry(**named)
+        return LedgerEntry(**common)
     void = tuple(dict.fromkeys((*lineage.void, *plan.defence.void)))
     length = config.sequence_length
-    return LedgerEntry.of(plan.spent(plan.steps), **named, sequence_length=length, void=void)
+    return LedgerEntry.of(plan.spent(plan.steps), **common, sequence_length=length, void=void)
 
 
-def statement_of(
+def planned_statement(
     plan: PrivacyPlan, entry: LedgerEntry, texts: Texts, lineage: Lineage
 ) -> PrivacyStatement:
-    """The guarantee of a private training, in the terms of its ledger entry."""
+    """The guarantee of a private training by its ledger entry."""
     division = texts.division
     assert entry.sequence_length is not None
     assert division is not None
@@ -79,22 +76,22 @@ def statement_of(
         planned=plan.spent(plan.steps),
         units=plan.units,
         sequence_length=entry.sequence_length,
-        held_out=users if isinstance(users, int) and users else len(texts.held),
+        held_out=users if isinstance(users, int) and users else len(texts.validation),
         capped=division.most_per_user,
         limited=texts.limit,
-        ancestry=ancestry(entry, lineage.own, lineage.before, lineage.read),
+        ancestry=ancestry(entry, lineage.records, lineage.earlier, lineage.earlier_records),
         void=entry.void,
     )
 
 
 def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> None:
-    """Show the guarantee before the first step."""
+    """Log the guarantee before the first step."""
     spent = statement.planned
     monitor.log(
         f"{statement.defence}: {statement.units:,} {spent.unit}s, noise multiplier "
         f"{spent.noise_multiplier:.3g}, clip {spent.max_grad_norm:g}, {spent.steps:,} steps"
     )
-    log_all(monitor, statement.headlines(), begin="Planned: ")
+    log_all(monitor, statement.headlines(), prefix="Planned: ")
     if (warning := noise_dominates(spent, batch_size)) is not None:
         log_all(monitor, [warning])
 
@@ -102,45 +99,45 @@ def announce(statement: PrivacyStatement, batch_size: int, monitor: Monitor) -> 
 def conclude(
     statement: PrivacyStatement, plan: PrivacyPlan, steps: int, run: Path, monitor: Monitor
 ) -> PrivacyStatement:
-    """Show the guarantee after the last step; the statement with the steps that were taken."""
-    done = replace(statement, taken=plan.spent(steps))
-    log_all(monitor, done.headlines(), begin="Privacy: ")
+    """Log the guarantee after the last step; returns the statement with the number of steps."""
+    finished = replace(statement, taken=plan.spent(steps))
+    log_all(monitor, finished.headlines(), prefix="Privacy: ")
     monitor.log(f"Full statement: vestige report {run}")
-    return done
+    return finished
 
 
 def clip_advice(log: Path) -> str | None:
-    """A better clipping norm where hardly anything was clipped, by `log.jsonl`; else None."""
-    known = [line for _, line in log_lines(log) if line.get("clipped") is not None]
-    if not known or fmean(line["clipped"] for line in known) > HARDLY:
+    """Advice on a smaller clipping norm if `log.jsonl` shows that almost nothing was clipped."""
+    lines = [line for _, line in log_lines(log) if line.get("clipped") is not None]
+    if not lines or fmean(line["clipped"] for line in lines) > ALMOST_NONE:
         return None
-    norm = median(line["median_norm"] for line in known)
+    norm = median(line["median_norm"] for line in lines)
     return (
         f"Almost nothing was clipped. Use --clip {norm:.1g}, near the median norm: less noise, "
         "same privacy"
     )
 
 
-def log_joint(trainings: Sequence[Path], monitor: Monitor) -> None:
-    """Show the guarantee of several private trainings on one text together."""
-    found = [own.ledger[-1] for one in trainings if (own := begun_in(one)) is not None]
-    mechanisms = [entry.mechanism for entry in found if entry.mechanism is not None]
-    delta = found[0].delta if found else None
+def log_joint_guarantee(trainings: Sequence[Path], monitor: Monitor) -> None:
+    """Log the joint guarantee of several private trainings on the same text."""
+    entries = [history.ledger[-1] for out in trainings if (history := history_in(out)) is not None]
+    mechanisms = [entry.mechanism for entry in entries if entry.mechanism is not None]
+    delta = entries[0].delta if entries else None
     if delta is None or len(mechanisms) < len(trainings):
         return
-    by: Accountant = "rdp" if found[0].accountant == "rdp" else "pld"
-    together = composed_epsilon(mechanisms, delta=delta, accountant=by)
+    accountant: Accountant = "rdp" if entries[0].accountant == "rdp" else "pld"
+    joint_epsilon = composed_epsilon(mechanisms, delta=delta, accountant=accountant)
     sentence = (
-        f"Each ε is that of one model. All {len(trainings)} together have ε = {number(together)} "
-        f"at δ = {small(delta)} for the records they share. Do not release models that you only "
-        "measured, or state this ε."
+        f"Each ε is that of one model. All {len(trainings)} together have ε = "
+        f"{number(joint_epsilon)} at δ = {small(delta)} for the records they share. Do not "
+        "release models that you only measured, or state this ε."
     )
     log_all(monitor, [sentence])
 
 
-def log_all(monitor: Monitor, sentences: Iterable[str], *, begin: str = "") -> None:
-    """Log sentences, each from a new line on, with a hanging indent."""
-    for place, sentence in enumerate(sentences):
-        first = "  " if place else begin
-        for line in wrap(first + sentence, WIDTH, subsequent_indent="  "):
+def log_all(monitor: Monitor, sentences: Iterable[str], *, prefix: str = "") -> None:
+    """Log each sentence on lines of its own, with a hanging indent."""
+    for index, sentence in enumerate(sentences):
+        start = "  " if index else prefix
+        for line in wrap(start + sentence, WIDTH, subsequent_indent="  "):
             monitor.log(line)

@@ -1,4 +1,4 @@
-"""The texts of a training: which are learned, which validate, and which are left out."""
+"""The texts of a training: the training part, the validation part, and those left out."""
 
 from collections.abc import Sequence
 from os import PathLike, fspath
@@ -15,23 +15,23 @@ from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
 
 HOLD_OUT = 0.05
-"""Share of the documents that validate, unless another is given."""
+"""Default share of documents for validation."""
 
 
 class Texts(NamedTuple):
-    """What a training reads: documents, or labelled utterances.
+    """The documents or labelled utterances of a training.
 
     Attributes:
-        training: what is learned.
-        held: what validates; may be empty.
-        test: utterances to score the model on; may be empty.
-        planted: the canaries in DATA.
-        division: of documents: which are learned, held out and left out.
-        limit: the most documents that were read, if there was a limit.
+        training: the texts to learn.
+        validation: the validation texts; may be empty.
+        test: utterances to score the model on.
+        planted: the manifest of the canaries in DATA.
+        division: the division of the documents.
+        limit: the largest number of documents to read.
     """
 
     training: Any
-    held: Any
+    validation: Any
     test: Utterances | None = None
     planted: Manifest | SecretManifest | None = None
     division: Division | None = None
@@ -39,17 +39,17 @@ class Texts(NamedTuple):
 
     @property
     def records(self) -> ReadRecords:
-        """Hashes of what is learned and of what validates."""
-        parts = (self.training, self.held)
-        texts, held = (one if isinstance(one, Corpus) else one.corpus() for one in parts)
-        return ReadRecords.of(texts, held)
+        """Hashes of the training and validation texts."""
+        parts = (self.training, self.validation)
+        training, validation = (p if isinstance(p, Corpus) else p.corpus() for p in parts)
+        return ReadRecords.of(training, validation)
 
 
 def read_utterances(data: Any, *, seed: int, **reading: Any) -> Texts:
-    """The utterances of a training; see `utterance_parts` for `reading`."""
+    """The utterances of a training; `reading` are arguments of `utterance_parts`."""
     planted = planted_secrets(data)
-    training, held, test = utterance_parts(data, seed=seed, planted=planted, **reading)
-    return Texts(training, held, test, planted)
+    training, validation, test = utterance_parts(data, seed=seed, planted=planted, **reading)
+    return Texts(training, validation, test, planted)
 
 
 def read_texts(
@@ -59,27 +59,30 @@ def read_texts(
     hold_out: float | None = None,
     by_user: bool = False,
     most_per_user: int | None = None,
-    shared: Sequence[str] = ("text",),
+    validation_columns: Sequence[str] = ("text",),
     monitor: Monitor = SILENT,
     **reading: Any,
 ) -> Texts:
-    """The documents of a training, divided.
+    """Read and divide the documents of a training.
 
-    A hash of each document decides which validate, so that trainings with different seeds can be
-    compared. Copies of canaries are never held out. DataError if users are needed and unknown.
+    Hashes of the documents decide which ones validate, so that trainings with different seeds can
+    be compared. Copies of canaries are never held out.
 
     Args:
         data: a path or a corpus.
-        validation: text that validates; None holds out a part of the data.
-        hold_out: the share held out; None: `HOLD_OUT`.
+        validation: validation text; None holds out a part of the data.
+        hold_out: share to hold out; None: `HOLD_OUT`.
         by_user: hold out users with all their documents.
         most_per_user: leave out further documents of a user.
-        shared: columns that the validation text has too.
-        monitor: informed of the division.
-        **reading: settings of `read_source`.
+        validation_columns: columns of the data that the validation text has too.
+        monitor: logs the division.
+        **reading: arguments of `read_source`.
+
+    Raises:
+        DataError: the data cannot be read, or has no users although they are needed.
     """
-    whole = _read(data, **reading)
-    if (by_user or most_per_user is not None) and whole.users is None:
+    corpus = _read(data, **reading)
+    if (by_user or most_per_user is not None) and corpus.users is None:
         raise DataError(
             "Users are held out or capped, but the corpus has no user column",
             remedy="Name the column of the users (--user).",
@@ -87,35 +90,36 @@ def read_texts(
     planted = planting(fspath(data)) if isinstance(data, str | PathLike) else None
     share = HOLD_OUT if hold_out is None else hold_out
     share = share if validation is None else 0
-    keep = [place for place in (planted.places if planted else ()) if place < len(whole)]
-    division = divide(whole, share, by_user=by_user, most_per_user=most_per_user, keep=keep)
+    keep = [place for place in (planted.places if planted else ()) if place < len(corpus)]
+    division = divide(corpus, share, by_user=by_user, most_per_user=most_per_user, keep=keep)
     _log_division(division, share, monitor)
-    held = division.held_out
+    held_out = division.held_out
     if validation is not None:
-        held = _read(validation, **{name: reading[name] for name in shared if name in reading})
+        columns = {name: reading[name] for name in validation_columns if name in reading}
+        held_out = _read(validation, **columns)
     return Texts(
-        division.training, held, planted=planted, division=division, limit=reading.get("limit")
+        division.training, held_out, planted=planted, division=division, limit=reading.get("limit")
     )
 
 
-def _read(given: Any, **reading: Any) -> Corpus:
-    if isinstance(given, str | PathLike):
-        return read_source(fspath(given), **reading)
-    return given  # type: ignore[no-any-return]
+def _read(source: Any, **reading: Any) -> Corpus:
+    if isinstance(source, str | PathLike):
+        return read_source(fspath(source), **reading)
+    return source  # type: ignore[no-any-return]
 
 
 def _log_division(division: Division, share: float, monitor: Monitor) -> None:
-    found, documents = division.summary(), len(division.corpus)
+    counts, documents = division.summary(), len(division.corpus)
     if division.most_per_user is not None:
         monitor.log(
-            f"Left out: {found['left_out_documents']:,} of {documents:,} documents, of "
-            f"{found['left_out_users'] or 0:,} users with more than {division.most_per_user:,}"
+            f"Left out: {counts['left_out_documents']:,} of {documents:,} documents, of "
+            f"{counts['left_out_users'] or 0:,} users with more than {division.most_per_user:,}"
         )
     unit = "user" if division.by_user else "document"
-    if found["held_out_documents"]:
-        users = f" of {found['held_out_users']:,} users" if division.by_user else ""
+    if counts["held_out_documents"]:
+        users = f" of {counts['held_out_users']:,} users" if division.by_user else ""
         monitor.log(
-            f"Validation: {found['held_out_documents']:,} of {documents:,} documents{users}, "
+            f"Validation: {counts['held_out_documents']:,} of {documents:,} documents{users}, "
             f"chosen by the hash of each {unit}"
         )
     elif share:

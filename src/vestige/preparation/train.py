@@ -1,4 +1,4 @@
-"""`vestige train`: language models, models of pairs of texts, models of intents and slots."""
+"""`vestige train`: train language models, models of text pairs, and models of intents and slots."""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal, Unpack
@@ -30,8 +30,8 @@ from vestige.preparation.options import (
     ModelOptions,
     NluOptions,
     TrainingOptions,
-    check_together,
-    reject_others,
+    check_combinations,
+    reject_other_tasks,
 )
 from vestige.preparation.trained import REPEAT, RepeatedTraining, Trained
 from vestige.session import Session, verb
@@ -39,6 +39,7 @@ from vestige.session import Session, verb
 MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
 Task = Literal["text", "next-word", "translation", "dialogue", "nlu"]
 PAIRS = ("translation", "dialogue")
+PAIR_COLUMNS = ("text", "user", "source_column")
 TEXT = ("text", "next-word")
 ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("text",): ("preset",),
@@ -55,7 +56,7 @@ ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
         *("dropout", "early_stopping", "patience", "char_embeddings", "lowercase"),
     ),
 }
-"""Options that only some tasks have."""
+"""Options of some tasks only."""
 
 
 @verb
@@ -141,66 +142,84 @@ def train(
         ValueError: options exclude each other, or belong to another task.
         VestigeError: something cannot be read, trained or written.
     """
-    reject_others(run, task, ONLY)
-    chosen = as_defence(defence)
+    reject_other_tasks(run, task, ONLY)
+    chosen_defence = as_defence(defence)
     if defence is not None:
-        run.chosen(defence=as_options(chosen))
+        run.chosen(defence=as_options(chosen_defence))
     if seeds > 1:
         return _repeated(run, Path(out), seeds, resume)
-    check_together(run)
+    check_combinations(run)
     if task not in ("text", "nlu") and model.architecture == "transformer":
         raise ValueError(f"`architecture` must be lstm or gru with `task` {task}, got transformer")
 
-    from vestige.preparation import prepared, run_training, texts
-    from vestige.preparation.lineage import lineage
+    from vestige.preparation.lineage import lineage_of
     from vestige.preparation.privacy import check_vocabulary
-    from vestige.preparation.utterances import prepared_utterances
+    from vestige.preparation.run_training import run_training
+    from vestige.preparation.texts import read_texts, read_utterances
+    from vestige.preparation.training_setup import pair_setup, text_setup
+    from vestige.preparation.utterance_setup import utterance_setup
     from vestige.training.directory import claimed
 
-    reading: dict[str, Any] = {"validation": validation, "hold_out": hold_out}
-    reading |= {"format": format, "limit": limit}
-    begin: dict[str, Any] = {"start": from_, "model": model, "training": training}
     with claimed(Path(out), resume):
         if task == "nlu":
-            reading |= {"tokens_column": tokens_column, "tags_column": tags_column}
-            reading |= {"intent_column": intent_column}
-            read = texts.read_utterances(data, seed=run.seed, **reading)
-        else:
-            protected = getattr(chosen, "protected", None)
-            read = texts.read_texts(
+            texts = read_utterances(
                 data,
+                seed=run.seed,
+                validation=validation,
+                hold_out=hold_out,
+                format=format,
+                limit=limit,
+                tokens_column=tokens_column,
+                tags_column=tags_column,
+                intent_column=intent_column,
+            )
+        else:
+            protected = getattr(chosen_defence, "protected", None)
+            texts = read_texts(
+                data,
+                validation=validation,
+                hold_out=hold_out,
                 by_user=protected == "user" or training.batching == "poisson-users",
                 most_per_user=max_documents_per_user,
-                shared=("text", "user", "source_column") if task in PAIRS else ("text",),
+                validation_columns=PAIR_COLUMNS if task in PAIRS else ("text",),
                 monitor=run.monitor,
+                format=format,
+                limit=limit,
                 text=text,
                 user=user,
                 source_column=source,
-                **reading,
             )
-        descent = lineage(Path(out), read.records, start=from_, vocabulary=model.vocabulary)
-        check_vocabulary(chosen, descent, continued=from_ is not None)
+        lineage = lineage_of(Path(out), texts.records, start=from_, vocabulary=model.vocabulary)
+        check_vocabulary(chosen_defence, lineage, continued=from_ is not None)
         if task == "nlu":
-            made = prepared_utterances(run, read, nlu=nlu, **begin)
+            setup = utterance_setup(run, texts, from_, model=model, training=training, nlu=nlu)
         elif task in PAIRS:
-            made = prepared.prepared_pairs(run, read, task=task, **begin)
+            setup = pair_setup(run, texts, from_, task=task, model=model, training=training)
         else:
-            begin |= {"preset": preset, "defence": chosen}
-            made = prepared.prepared_text(run, read, task=task, **begin)
-        return run_training.learn(run, read, made, descent)
+            setup = text_setup(
+                run,
+                texts,
+                from_,
+                task=task,
+                preset=preset,
+                model=model,
+                training=training,
+                defence=chosen_defence,
+            )
+        return run_training(run, texts, setup, lineage)
 
 
 def _repeated(run: Session, out: Path, count: int, resume: bool) -> RepeatedTraining:
-    """Trainings with the seeds from that of the call on."""
-    from vestige.preparation.privacy import log_joint
+    """Train with `count` seeds, from the seed of the call on."""
+    from vestige.preparation.privacy import log_joint_guarantee
     from vestige.training.directory import check_repeats
 
     check_repeats(out, resume)
-    found: list[Trained] = []
+    trainings: list[Trained] = []
     for number, seed in enumerate(range(run.seed, run.seed + count), 1):
         run.log(f"Training {number} of {count}, seed {seed}")
-        own = {**run.arguments, "out": out / REPEAT.format(seed), "seeds": 1}
-        one: Any = train(**own, seed=seed, device=run.device, monitor=run.monitor)
-        found.append(one)
-    log_joint([one.directory for one in found], run.monitor)
-    return RepeatedTraining.in_folder(out, found)
+        arguments = {**run.arguments, "out": out / REPEAT.format(seed), "seeds": 1}
+        training: Any = train(**arguments, seed=seed, device=run.device, monitor=run.monitor)
+        trainings.append(training)
+    log_joint_guarantee([training.directory for training in trainings], run.monitor)
+    return RepeatedTraining.collect(out, trainings)

@@ -1,4 +1,4 @@
-"""Finished trainings: what `vestige train` returns, and what a folder says about its training."""
+"""Finished trainings, as `vestige train` returns them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from vestige.training.history import TrainingHistory
 
 MODEL, RUN = "model", "run"
-"""Where the directory of a training has its model and its run."""
+"""Folders of the model and of the run in the directory of a training."""
 
 REPEAT = "seed-{}"
-"""Where `vestige train --seeds` keeps the training of a seed."""
+"""Folder of the training of a seed (`vestige train --seeds`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +23,8 @@ class Trained(Result):
     """A finished training and its directory.
 
     Attributes:
-        directory: holds `model/`, `run/` and the log; every verb accepts it as a model.
-        history: the evaluations of the training.
+        directory: contains `model/`, `run/` and the log; all verbs accept it as a model.
+        history: the evaluations during the training.
     """
 
     directory: Path
@@ -36,8 +36,8 @@ class Trained(Result):
         return self.directory / MODEL
 
     @classmethod
-    def in_folder(cls, directory: Path, history: "TrainingHistory") -> "Trained":
-        """The training as its directory has it; one that was finished before knows its cost."""
+    def load(cls, directory: Path, history: "TrainingHistory") -> "Trained":
+        """Read the run of a finished training from its directory."""
         saved = results.load(directory / RUN)
         return cls(
             kind=saved.result,
@@ -51,34 +51,35 @@ class Trained(Result):
 
 @dataclass(frozen=True, kw_only=True)
 class RepeatedTraining(Result):
-    """Trainings that differ in their seed alone.
+    """Trainings that differ only in their seeds.
 
     Attributes:
-        directory: holds them.
-        trainings: in the order of their seeds.
+        directory: contains the trainings.
+        trainings: the trainings in the order of their seeds.
     """
 
     directory: Path
     trainings: tuple[Trained, ...]
 
     @classmethod
-    def in_folder(cls, directory: Path, trainings: Sequence[Trained]) -> "RepeatedTraining":
-        """The trainings in a directory."""
+    def collect(cls, directory: Path, trainings: Sequence[Trained]) -> "RepeatedTraining":
+        """The result of the trainings in a directory."""
         return cls(
             kind="RepeatedTraining",
             summary={"directory": str(directory), "trainings": len(trainings)},
-            rows=tuple(one.summary for one in trainings),
+            rows=tuple(training.summary for training in trainings),
             directory=directory,
             trainings=tuple(trainings),
         )
 
     def next_step(self, out: object) -> str:
-        """A line for the terminal about the trainings."""
+        """Message after the result: the folders and the next command."""
         return f"Trainings: {out}/seed-*. Compare defences: vestige compare plain={out} NAME=DIR"
 
 
 def repeats(path: str) -> tuple[str, ...]:
-    """The trainings in a directory of `vestige train --seeds`, by seed; of any other, the path."""
-    found = [one for one in Path(path).glob(REPEAT.format("*")) if one.name[5:].isdecimal()]
-    ordered = sorted(found, key=lambda one: int(one.name[5:]))
-    return tuple(map(str, ordered)) or (path,)
+    """The trainings in a directory of `vestige train --seeds`; of another directory, its path."""
+    seeds = {folder: folder.name[5:] for folder in Path(path).glob(REPEAT.format("*"))}
+    folders = [folder for folder, seed in seeds.items() if seed.isdecimal()]
+    folders.sort(key=lambda folder: int(seeds[folder]))
+    return tuple(map(str, folders)) or (path,)

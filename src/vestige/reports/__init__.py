@@ -1,1 +1,1 @@
-"""Run folders in, one self-contained page out; never sees a model."""
+"""Reports of run folders: pages, notebooks, cards and terminal output, made without models."""

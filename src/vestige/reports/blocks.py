@@ -1,4 +1,4 @@
-"""Blocks of a report besides charts: tables, phrases, prose, and lists of names and values."""
+"""Blocks of reports: tables, phrases, prose, and lists of names and values. See also `charts`."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -7,10 +7,10 @@ from typing import Any, ClassVar, NamedTuple
 from vestige.reports.disclosure import are_words, disclose, printable, running_text
 from vestige.reports.words import NOTHING, Facts, Row, whole
 
-LONG = 28
-"""A longer text in a cell is broken into lines."""
+LONG_TEXT = 28
+"""Length above which the text of a cell is broken into lines."""
 
-WHY_NOTED = (
+FILE_NOTE_PURPOSE = (
     "For the record of processing. Opinion 28/2024 of the European Data Protection Board names "
     "documented tests such as this one as evidence on whether personal data can be extracted from "
     "a model. This is one such test. It does not show that the model is anonymous or that its use "
@@ -20,7 +20,7 @@ WHY_NOTED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """An interval, its value, a reference line and a band; all in percent of the bar's width."""
+    """An interval, its value, a reference line and a band, in percent of the bar's width."""
 
     low: float
     middle: float
@@ -37,36 +37,28 @@ def bar(
     reference: float | None = None,
     band: tuple[float, float] | None = None,
 ) -> Bar | None:
-    """The bar of `name` in a row with `name`_low and `name`_high; None without an interval.
-
-    Args:
-        row: of a run.
-        name: of the value.
-        axis: ends that all bars of a column share.
-        reference: a line to compare with.
-        band: ends of what counts as equal.
-    """
+    """The bar of the columns NAME, NAME_low and NAME_high of a row; None without an interval."""
     if row[f"{name}_low"] is None:
         return None
     low, high = axis
 
-    def place(value: float) -> float:
-        return round(100 * min(1.0, max(0.0, (value - low) / (high - low))), 1)
+    def percent(x: float) -> float:
+        return round(100 * min(1.0, max(0.0, (x - low) / (high - low))), 1)
 
     return Bar(
-        low=place(row[f"{name}_low"]),
-        middle=place(row[name]),
-        high=place(row[f"{name}_high"]),
-        reference=None if reference is None else place(reference),
-        band=None if band is None else (place(band[0]), place(band[1])),
+        low=percent(row[f"{name}_low"]),
+        middle=percent(row[name]),
+        high=percent(row[f"{name}_high"]),
+        reference=None if reference is None else percent(reference),
+        band=None if band is None else (percent(band[0]), percent(band[1])),
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """A value or a name (bold if it is the row's), with a bar and smaller lines under it.
+    """A value, or the bold name of a row, with a bar and smaller lines below it.
 
-    `href` links to a place on the same page.
+    `href` links to a section of the same page.
     """
 
     text: str
@@ -82,12 +74,12 @@ class Table:
 
     Attributes:
         title: heading, or "".
-        columns: their names; empty for a table without a head.
-        texts: how many of the first columns hold words; the others are numbers, aligned right.
-        rows: cells in the columns' order; a row of one cell begins a group.
-        key: how to read it, above the table.
+        columns: column names; empty for a table without a head.
+        texts: number of leading text columns; the others are numbers, aligned right.
+        rows: cells in the order of the columns; a row of one cell begins a group.
+        key: explanation above the table.
         marked: index of the highlighted row, or None.
-        folded: not shown on a terminal.
+        folded: hidden on a terminal.
     """
 
     template: ClassVar[str] = "table"
@@ -100,9 +92,9 @@ class Table:
     folded: bool = False
 
     def wraps(self, column: int) -> bool:
-        """Whether texts of a column are broken into lines; numbers never are."""
+        """Whether the texts of a column are broken into lines."""
         texts = [row[column] for row in self.rows if 1 < len(row) > column < self.texts]
-        return any(isinstance(text, str) and len(text) > LONG for text in texts)
+        return any(isinstance(text, str) and len(text) > LONG_TEXT for text in texts)
 
 
 Column = Callable[[Any], object]
@@ -123,40 +115,40 @@ def table(
 
     Args:
         title: heading, or "".
-        rows: anything that the functions take.
-        columns: functions by the column's name.
-        texts: how many of the first columns hold words.
-        key: how to read it.
-        most: rows that are shown; the title counts the others.
-        drop_empty: leave out columns that are None or "" in every row.
-        named: more columns; an underscore in a name is shown as a space, and one at its end
-            distinguishes two columns of one name.
+        rows: arguments of the functions.
+        columns: functions by column name.
+        texts: number of leading text columns.
+        key: explanation above the table.
+        most: largest number of rows; the title counts the others.
+        drop_empty: leave out columns that are None or "" in all rows.
+        named: more columns. Underscores become spaces; one at the end distinguishes columns of
+            the same name.
 
     Example:
-        >>> found = table("T", [{"n": 1200, "p": None}], name=str, tokens_read=lambda r: r["n"])
-        >>> found.columns, found.rows[0][1]
+        >>> example = table("T", [{"n": 1200, "p": None}], name=str, tokens_read=lambda r: r["n"])
+        >>> example.columns, example.rows[0][1]
         (('name', 'tokens read'), '1,200')
     """
     functions = [*(columns or {}).items(), *((n.replace("_", " "), f) for n, f in named.items())]
-    given = list(rows)
-    values = [[function(row) for _, function in functions] for row in given[:most]]
-    kept = [
-        place
-        for place in range(len(functions))
-        if not drop_empty or any(row[place] not in (None, "") for row in values)
+    all_rows = list(rows)
+    values = [[function(row) for _, function in functions] for row in all_rows[:most]]
+    shown_columns = [
+        index
+        for index in range(len(functions))
+        if not drop_empty or any(row[index] not in (None, "") for row in values)
     ]
-    more = len(given) - len(values)
+    hidden_rows = len(all_rows) - len(values)
     return Table(
-        title=f"{title} ({more:,} more in the run folder)" if more else title,
-        columns=tuple(functions[place][0].strip() for place in kept),
-        texts=sum(place < texts for place in kept),
-        rows=tuple(tuple(_cell(row[place]) for place in kept) for row in values),
+        title=f"{title} ({hidden_rows:,} more in the run folder)" if hidden_rows else title,
+        columns=tuple(functions[index][0].strip() for index in shown_columns),
+        texts=sum(index < texts for index in shown_columns),
+        rows=tuple(tuple(_cell(row[index]) for index in shown_columns) for row in values),
         key=key,
     )
 
 
 def _cell(value: object) -> str | Cell:
-    """A value as a cell: visible, with thousands separated and two digits after the point."""
+    """A value as a cell, with thousands separators and two decimals."""
     if isinstance(value, Cell):
         return value
     if value is None:
@@ -169,7 +161,7 @@ def _cell(value: object) -> str | Cell:
 
 
 class Token(NamedTuple):
-    """One token of a phrase: its text, its score, and its shade from 0 to 100."""
+    """A token of a phrase: text, score, and shade from 0 to 100."""
 
     text: str
     score: float
@@ -178,13 +170,14 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Phrase:
-    """One phrase that a search returned, in tokens and in one line.
+    """A phrase that a search returned, as tokens and as one line.
 
     Attributes:
-        spaced: its tokens are words, with a space between them.
-        notes: smaller lines below it.
-        verdict: "found", how many null searches reached its score, or "" without null models.
-        lead: what was read before it.
+        spaced: the tokens are words, separated by spaces.
+        notes: smaller lines below the phrase.
+        verdict: "found", or the number of null searches that reached its score; "" without null
+            models.
+        lead: the text that the model reads before the phrase.
     """
 
     rank: int
@@ -200,23 +193,16 @@ class Phrase:
 def phrase(
     row: Row, *, strongest: float, verdict: str, notes: tuple[str, ...], show_secrets: bool
 ) -> Phrase:
-    """A phrase, ready to be shown.
-
-    Args:
-        row: rank, score, pieces, token_scores and phrase.
-        strongest: the token score with the darkest shade.
-        verdict: see `Phrase`, as of `notes`.
-        show_secrets: unredacted.
-    """
+    """The phrase of a row with rank, score, pieces, token_scores and phrase; see `Phrase`."""
     pieces, text = [str(piece) for piece in row["pieces"]], str(row["phrase"])
-    visible = disclose(pieces, show_secrets=show_secrets)
+    shown_pieces = disclose(pieces, show_secrets=show_secrets)
     scores = [float(score) for score in row["token_scores"]]
-    parts = [max(0.0, min(1.0, s / strongest)) if strongest > 0 else 0.0 for s in scores]
-    shades = [round(100 * part) for part in parts]
+    strengths = [max(0.0, min(1.0, s / strongest)) if strongest > 0 else 0.0 for s in scores]
+    shades = [round(100 * strength) for strength in strengths]
     return Phrase(
         rank=int(row["rank"]),
         score=float(row["score"]),
-        tokens=tuple(map(Token._make, zip(visible, scores, shades, strict=True))),
+        tokens=tuple(map(Token._make, zip(shown_pieces, scores, shades, strict=True))),
         text=running_text(pieces, text, show_secrets=show_secrets),
         spaced=are_words(pieces, text),
         notes=notes,
@@ -227,7 +213,7 @@ def phrase(
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Phrases below a heading, in groups; pages fold those after the first of a group."""
+    """Groups of phrases below a heading; pages fold all but the first phrase of a group."""
 
     template: ClassVar[str] = "findings"
     title: str
@@ -238,7 +224,7 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Prose:
-    """Sentences below a heading, as paragraphs or as a list, and a command to type."""
+    """Sentences below a heading, as paragraphs or a list, and a command to run."""
 
     template: ClassVar[str] = "prose"
     title: str
@@ -249,7 +235,7 @@ class Prose:
 
 @dataclass(frozen=True, kw_only=True)
 class Listing:
-    """Names and values below a heading; of a file note also why, and what it does not say."""
+    """Names and values below a heading; a file note also has its purpose and its limits."""
 
     template: ClassVar[str] = "listing"
     title: str
@@ -267,52 +253,52 @@ def file_note(
     found: str,
     unsaid: Iterable[str],
 ) -> Listing:
-    """A box for a data-protection officer. It has the full hashes of models and texts.
+    """A note for a data-protection officer, with the full hashes of models and texts.
 
     Args:
-        run: its record.
+        run: record of the run.
         asked: the question.
-        models: a description of each role among the record's models.
-        data: likewise of its lists of texts.
+        models: descriptions of the models by role in the record.
+        data: descriptions of the texts by role in the record.
         found: the answer.
-        unsaid: what it does not say.
+        unsaid: limits of the answer.
     """
     versions = run.get("versions") or {}
-    made = (f"on {str(run['created'])[:10]}" if run.get("created") else "") + (
+    provenance = (f"on {str(run['created'])[:10]}" if run.get("created") else "") + (
         f" by Vestige {versions['vestige']}" if versions.get("vestige") else ""
     )
-    roles, lists = run.get("models") or {}, run.get("data") or {}
+    model_records, text_records = run.get("models") or {}, run.get("data") or {}
     facts = (
         ("Question", asked),
-        *((f"About {name}", _model(roles.get(role))) for role, name in models.items()),
-        *((f"With {name}", _texts(lists.get(role))) for role, name in data.items()),
-        ("Made", made.strip()),
+        *((f"About {name}", _model_text(model_records.get(role))) for role, name in models.items()),
+        *((f"With {name}", _corpus_text(text_records.get(role))) for role, name in data.items()),
+        ("Made", provenance.strip()),
         ("Finding", found),
     )
     return Listing(
         title="For a data-protection officer",
-        key=WHY_NOTED,
+        key=FILE_NOTE_PURPOSE,
         facts=tuple((name, printable(text)) for name, text in facts if text),
         unsaid=tuple(unsaid),
     )
 
 
-def _model(own: Any) -> str:
-    """The name of a model without the path's other parts, and the hash of its weights."""
-    if not isinstance(own, Mapping):
+def _model_text(record: Any) -> str:
+    """Folder name of a model, and the hash of its weights."""
+    if not isinstance(record, Mapping):
         return ""
-    path, base = own.get("path"), own.get("base")
+    path, base = record.get("path"), record.get("base")
     parts = [
         str(path).rstrip("/").rpartition("/")[2] if path else "a model in memory",
-        f"{whole(own['parameters'])} weights" if own.get("parameters") else "",
-        f"SHA-256 {own.get('sha256') or NOTHING}",
+        f"{whole(record['parameters'])} weights" if record.get("parameters") else "",
+        f"SHA-256 {record.get('sha256') or NOTHING}",
         f"on a base of SHA-256 {base.get('sha256')}" if isinstance(base, Mapping) else "",
     ]
     return ", ".join(filter(None, parts))
 
 
-def _texts(own: Any) -> str:
-    """The number of some texts and their hash."""
-    if not isinstance(own, Mapping):
+def _corpus_text(record: Any) -> str:
+    """Number of texts and their hash."""
+    if not isinstance(record, Mapping):
         return ""
-    return f"{whole(own['documents'])} texts, SHA-256 {own.get('sha256') or NOTHING}"
+    return f"{whole(record['documents'])} texts, SHA-256 {record.get('sha256') or NOTHING}"

@@ -1,7 +1,7 @@
-"""Charts as inline SVG: a page needs neither script nor network.
+"""Charts as inline SVG, for pages without scripts and network access.
 
-Colours are placeholders that the page's style sheet replaces: a chart follows the reader's light
-or dark theme.
+Colours are placeholders, which the style sheet of the page replaces by those of the light or dark
+theme.
 """
 
 import json
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import altair as alt
-else:  # a terminal shows the words of a report and draws nothing
+else:  # a terminal draws no charts
     alt = lazy_loader.load("altair")
 
 __all__ = [
@@ -29,16 +29,16 @@ __all__ = [
 
 INK, ACCENT, QUIET, TEXT = "#111111", "#222222", "#333333", "#444444"
 _COLOURS = {INK: "#57534c", ACCENT: "#b0402a", QUIET: "#8a857c", TEXT: "#23211d"}
-"""The placeholders' colours without a style sheet."""
+"""Colours of the placeholders without a style sheet."""
 
 BROAD, SLIM = 620, 270
-"""Width of a chart in pixels on a screen and on a phone."""
+"""Width of a chart in pixels, on a screen and on a phone."""
 
-FEW = 3
-"""A chart of so few points adds nothing to its table."""
+MIN_POINTS = 3
+"""Charts of this many points or fewer are not shown: the table is enough."""
 
-MANY = 300
-"""A curve has no more points than this."""
+MAX_POINTS = 300
+"""Most points of a curve."""
 
 _FONT = "system-ui, sans-serif"
 Chart = Any
@@ -50,10 +50,10 @@ class Figure:
     """A chart with its caption.
 
     Attributes:
-        draw: from a width in pixels to the chart.
-        caption: how to read it.
-        points: number of values; None where it also shows intervals or a relation.
-        slim: also drawn for phones.
+        draw: makes the chart for a width in pixels.
+        caption: explanation of the chart.
+        points: number of values; None if the chart shows more than values.
+        slim: the chart is also drawn for phones.
     """
 
     template: ClassVar[str] = "figure"
@@ -66,25 +66,25 @@ class Figure:
     @property
     def worth_it(self) -> bool:
         """Whether a page shows it."""
-        return self.points is None or self.points > FEW
+        return self.points is None or self.points > MIN_POINTS
 
     @cached_property
     def svg(self) -> Markup:
-        """The chart as markup; vl-convert escapes every text in it, as tests check."""
+        """The chart as markup; vl-convert escapes all texts in it, as tests check."""
         broad = Markup(svg_of(self.draw(BROAD)))
         if not self.slim:
             return broad
-        slim = Markup(svg_of(self.draw(SLIM)))
-        return Markup('<div class="broad">{}</div><div class="slim">{}</div>').format(broad, slim)
+        narrow = Markup(svg_of(self.draw(SLIM)))
+        return Markup('<div class="broad">{}</div><div class="slim">{}</div>').format(broad, narrow)
 
     def chart(self) -> "alt.Chart":
-        """The chart in colours that need no style sheet."""
+        """The chart with colours for use without a style sheet."""
         spec = _spec(self.draw(BROAD))
         spec["config"]["background"] = "#fbfaf6"
-        text = json.dumps(spec)
+        encoded = json.dumps(spec)
         for placeholder, colour in _COLOURS.items():
-            text = text.replace(f'"{placeholder}"', f'"{colour}"')
-        return alt.Chart.from_dict(json.loads(text))
+            encoded = encoded.replace(f'"{placeholder}"', f'"{colour}"')
+        return alt.Chart.from_dict(json.loads(encoded))
 
 
 def svg_of(chart: Chart) -> str:
@@ -96,27 +96,30 @@ def svg_of(chart: Chart) -> str:
 
 
 def _spec(chart: Chart) -> dict[str, Any]:
-    writing = {f"{of}{what}": value for of in ("label", "title")
-               for what, value in (("Font", _FONT), ("Color", INK), ("FontSize", 12))}  # fmt: skip
+    font = {"Font": _FONT, "Color": INK, "FontSize": 12}
+    text_style = {
+        f"{text}{name}": value for text in ("label", "title") for name, value in font.items()
+    }
     axis = {"domainColor": QUIET, "tickColor": QUIET, "gridColor": QUIET, "gridOpacity": 0.2}
     spec: dict[str, Any] = chart.to_dict()
-    spec["padding"] = {"left": 12, "right": 12, "top": 4, "bottom": 4}  # for wider fonts than ours
+    # Margins for readers with a wider font.
+    spec["padding"] = {"left": 12, "right": 12, "top": 4, "bottom": 4}
     spec["config"] = {
         "background": None,
         "view": {"stroke": None},
-        "axis": {**writing, **axis, "titleFontWeight": "normal"},
-        "legend": {**writing, "symbolStrokeColor": INK},
+        "axis": {**text_style, **axis, "titleFontWeight": "normal"},
+        "legend": {**text_style, "symbolStrokeColor": INK},
     }
     return spec
 
 
 def titled(text: str, **more: Any) -> Any:
-    """The title of one of several charts in a row."""
+    """The title of one of several adjacent charts."""
     return alt.TitleParams(text, anchor="start", color=INK, font=_FONT, **more)
 
 
 def inline(values: Iterable[Mapping[str, Any]]) -> Chart:
-    """A chart that contains its records; the caller adds marks and axes."""
+    """A chart of some records, without marks and axes."""
     return alt.Chart(alt.InlineData(values=[dict(value) for value in values]))
 
 
@@ -131,7 +134,7 @@ def ring(chart: Chart, size: int, colour: str = QUIET, **more: Any) -> Chart:
 
 
 def dashed(**at: float) -> Chart:
-    """A dashed line at one value."""
+    """A dashed line at a value."""
     return inline([at]).mark_rule(stroke=QUIET, strokeDash=[5, 4])
 
 
@@ -148,17 +151,18 @@ def intervals(
     """Labelled values with their intervals.
 
     Args:
-        points: `label`, `value`, `low` and `high` of each, and perhaps `other` (a ring beside it),
-            `filled` (False: a ring in place of a disc) and `bound` (True: a triangle).
+        points: mappings with `label`, `value`, `low` and `high`; optionally `other` (a second
+            value, drawn as a ring), `filled` (False: a ring instead of a disc) and `bound` (True:
+            a triangle).
         name: title of the axis of labels.
         value: title of the axis of values.
-        caption: how to read it.
-        across: labels run from left to right; otherwise from top to bottom.
-        domain: ends of the axis of values.
-        band: `value`, `low` and `high` of a reference, a dashed line in a band.
+        caption: explanation of the chart.
+        across: labels run from left to right, otherwise from top to bottom.
+        domain: both ends of the axis of values.
+        band: `value`, `low` and `high` of a reference, drawn as a dashed line in a band.
     """
-    usual = {"filled": True, "bound": False, "other": None}
-    rows = [{**usual, **point, "place": place} for place, point in enumerate(points)]
+    defaults = {"filled": True, "bound": False, "other": None}
+    rows = [{**defaults, **point, "place": index} for index, point in enumerate(points)]
 
     def draw(width: int) -> Chart:
         labels, values = ("x", "y") if across else ("y", "x")
@@ -169,7 +173,7 @@ def intervals(
         scale = alt.Scale(domain=list(domain)) if domain else alt.Scale(zero=True)
         low = channels[values]("low:Q", title=value, scale=scale)
         span, middle = {values: low, f"{values}2": "high:Q"}, {values: "value:Q"}
-        layers = [] if band is None else _reference(band, span, middle)
+        layers = [] if band is None else _reference_band(band, span, middle)
         layers += _marks(inline(rows).encode(**{labels: label}), span, middle, values)
         height = 230 if across else alt.Step(18)
         return alt.layer(*layers).properties(width=width, height=height)
@@ -178,19 +182,19 @@ def intervals(
 
 
 def _marks(chart: Chart, span: Any, middle: Any, values: str) -> list[Chart]:
-    def only(test: str) -> Chart:
-        return chart.transform_filter(test)
+    def where(condition: str) -> Chart:
+        return chart.transform_filter(condition)
 
     return [
         chart.mark_rule(stroke=ACCENT, strokeWidth=2).encode(**span),
-        ring(only("datum.other !== null"), 110).encode(**{values: "other:Q"}),
-        disc(only("datum.filled && !datum.bound"), 65).encode(**middle),
-        disc(only("datum.bound"), 80, shape="triangle-up").encode(**middle),
-        ring(only("!datum.filled && !datum.bound"), 65, ACCENT).encode(**middle),
+        ring(where("datum.other !== null"), 110).encode(**{values: "other:Q"}),
+        disc(where("datum.filled && !datum.bound"), 65).encode(**middle),
+        disc(where("datum.bound"), 80, shape="triangle-up").encode(**middle),
+        ring(where("!datum.filled && !datum.bound"), 65, ACCENT).encode(**middle),
     ]
 
 
-def _reference(band: Mapping[str, float], span: Any, middle: Any) -> list[Chart]:
+def _reference_band(band: Mapping[str, float], span: Any, middle: Any) -> list[Chart]:
     return [
         inline([band]).mark_rect(fill=QUIET, opacity=0.15).encode(**span),
         inline([band]).mark_rule(stroke=QUIET, strokeDash=[5, 4]).encode(**middle),
@@ -199,32 +203,32 @@ def _reference(band: Mapping[str, float], span: Any, middle: Any) -> list[Chart]
 
 def two_groups(
     audited: Sequence[float],
-    known: Sequence[float],
+    reference: Sequence[float],
     *,
     names: tuple[str, str] = ("audited", "non-members"),
     of: str = "users",
     score: str = "",
     width: int = BROAD,
 ) -> Chart:
-    """Scores of two groups, the first upwards and the second downwards, as shares of each.
+    """Histograms of two groups as shares, the first upwards and the second downwards.
 
     Args:
         audited: scores of the first group, at least one.
-        known: likewise of the second.
-        names: of the two groups.
-        of: whose scores they are.
-        score: name of the axis, see `score_axis`.
-        width: in pixels.
+        reference: scores of the second group, at least one.
+        names: names of the groups.
+        of: the scored units, such as users.
+        score: name of the score, see `score_axis`.
+        width: width in pixels.
     """
-    edges = score_edges([*audited, *known], max(10, width // 22))
-    groups = ((audited, ACCENT, 0.85, 1), (known, QUIET, 0.45, -1))
+    edges = score_edges([*audited, *reference], max(10, width // 22))
+    groups = ((audited, ACCENT, 0.85, 1), (reference, QUIET, 0.45, -1))
     shares = [np.histogram(scores, edges)[0] / len(scores) for scores, *_ in groups]
-    most = 1.25 * max(share.max() for share in shares)
+    limit = 1.25 * max(share.max() for share in shares)
     x = score_axis(edges, width, score=score)
     y = alt.Y(
         "share:Q",
         title=f"share of {of}",
-        scale=alt.Scale(domain=[-most, most]),
+        scale=alt.Scale(domain=[-limit, limit]),
         axis=alt.Axis(labelExpr="format(abs(datum.value), '~p')", tickCount=5),
     )
     layers = []
@@ -234,7 +238,7 @@ def two_groups(
         bars = inline(values).mark_bar(
             fill=colour, stroke=colour, fillOpacity=opacity, strokeWidth=0.5
         )
-        label = {"x": edges[0], "share": sign * 0.92 * most, "name": f"{name} ({len(scores):,})"}
+        label = {"x": edges[0], "share": sign * 0.92 * limit, "name": f"{name} ({len(scores):,})"}
         text = inline([label]).mark_text(fill=TEXT, fontSize=13, fontWeight=600, align="left", dx=6)
         layers += [
             bars.encode(x=x, x2="right:Q", y=y, y2="zero:Q"),
@@ -244,7 +248,7 @@ def two_groups(
 
 
 def score_edges(scores: Sequence[float], bins: int) -> NDArray[np.float64]:
-    """Edges of bins over all scores."""
+    """Edges of histogram bins over all scores."""
     low, high = float(min(scores)), float(max(scores))
     step = 1.08 * ((high - low) or 1.0) / bins
     zero = low - step / 2
@@ -253,12 +257,12 @@ def score_edges(scores: Sequence[float], bins: int) -> NDArray[np.float64]:
 
 
 def score_axis(edges: NDArray[np.float64], width: int, *, score: str = "") -> Any:
-    """The axis of scores; `score` names them, by default those of an audit of users."""
+    """The axis of scores; the default name is that of an audit of users."""
     short = "better than expected"
-    usual = f"how much {short} the model knows the words" if width == BROAD else short
+    default = f"how much {short} the model knows the words" if width == BROAD else short
     return alt.X(
         "x:Q",
-        title=f"{score or usual} →",
+        title=f"{score or default} →",
         scale=alt.Scale(domain=[float(edges[0]), float(edges[-1])], nice=False),
         axis=alt.Axis(grid=False, tickCount=max(3, width // 90)),
     )
@@ -266,41 +270,44 @@ def score_axis(edges: NDArray[np.float64], width: int, *, score: str = "") -> An
 
 def sorted_p_values(
     p_values: Sequence[float],
-    called: Sequence[bool],
-    null: Sequence[float],
+    flagged: Sequence[bool],
+    non_members: Sequence[float],
     *,
     of: str = "users, the most exposed first",
     width: int = BROAD,
 ) -> Chart:
-    """P-values in rising order; without membership they lie along the diagonal.
+    """Sorted p-values, which follow the diagonal if there are no members.
 
     Args:
-        p_values: of the audited units, in rising order.
-        called: whether each is flagged: a disc, else a ring. Many are a line.
-        null: p-values of non-members, a thin line; may be empty.
+        p_values: p-values of the audited units, ascending.
+        flagged: whether each unit is flagged (a disc, otherwise a ring). Many units become a line.
+        non_members: p-values of non-members, drawn as a thin line; may be empty.
         of: title of the axis of units.
-        width: in pixels.
+        width: width in pixels.
     """
     shares = alt.Axis(format="~p", tickCount=5)
     x = alt.X("share:Q", title=of, scale=alt.Scale(domain=[0, 1]), axis=shares)
     y = alt.Y("p:Q", title="p-value", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=5))
     diagonal = inline([{"share": s, "p": s} for s in (0.0, 1.0)])
     layers: list[Chart] = [diagonal.mark_line(stroke=QUIET, strokeDash=[5, 4])]
-    if null:
-        layers.append(inline(_rising(sorted(null))).mark_line(stroke=INK, strokeWidth=1.6))
-    points = _rising(p_values)
+    if non_members:
+        layers.append(
+            inline(_quantile_points(sorted(non_members))).mark_line(stroke=INK, strokeWidth=1.6)
+        )
+    points = _quantile_points(p_values)
     if len(points) < len(p_values):
         layers.append(inline(points).mark_line(stroke=ACCENT, strokeWidth=3))
     else:
-        for flagged, fill in ((False, "transparent"), (True, ACCENT)):
-            own = [p for p, one in zip(points, called, strict=True) if bool(one) is flagged]
-            layers.append(ring(inline(own), 42, ACCENT, fill=fill))
+        for is_flagged, fill in ((False, "transparent"), (True, ACCENT)):
+            pairs = zip(points, flagged, strict=True)
+            group = [point for point, flag in pairs if bool(flag) is is_flagged]
+            layers.append(ring(inline(group), 42, ACCENT, fill=fill))
     layers = [layer.encode(x=x, y=y) for layer in layers]
     return alt.layer(*layers).properties(width=width, height=260)
 
 
-def _rising(p_values: Sequence[float]) -> list[dict[str, float]]:
-    """Each p-value at the share of smaller ones, thinned to `MANY`."""
-    number = len(p_values)
-    places = np.linspace(0, number - 1, min(MANY, number)).astype(int).tolist()
-    return [{"share": (n + 0.5) / number, "p": float(p_values[n])} for n in places]
+def _quantile_points(p_values: Sequence[float]) -> list[dict[str, float]]:
+    """Sorted p-values with their quantiles, thinned to `MAX_POINTS`."""
+    count = len(p_values)
+    indices = np.linspace(0, count - 1, min(MAX_POINTS, count)).astype(int).tolist()
+    return [{"share": (n + 0.5) / count, "p": float(p_values[n])} for n in indices]

@@ -1,11 +1,10 @@
-"""Disclosure: text of a model made safe to show. Redaction and escaping are done here only.
+"""Disclosure: redaction and escaping of texts. All texts of models are shown through this module.
 
-Anyone who trains a model chooses its text: it may contain terminal escapes, right-to-left
-overrides or markup, and it may be secret. Here invisible characters become visible and, unless
-secrets are to be shown, each word becomes a block.
+Text of a model may be secret, and may contain terminal escapes, right-to-left overrides or markup.
+Here invisible characters are escaped and, by default, each word is replaced by a block.
 
-All blocks have one width. An initial and a length could identify a user, or a word of a short
-list. Phrases can be told apart by their number and by their count of words.
+All blocks have the same width, because an initial or a length could identify a user, or a word of a
+short list. Redacted phrases differ only in their number of words.
 """
 
 import re
@@ -16,17 +15,16 @@ from typing import Any
 BLOCK = "▪▪▪"
 """Replaces a word, a subword or a name."""
 
-SECRET_KEYS = frozenset(
-    {"phrase", "phrases", "prefix", "pieces", "lead", "canary", "text", "context", "person"}
-    | {"candidates", "prompt", "question"}
-)
+_PHRASE_KEYS = {"canary", "lead", "phrase", "phrases", "pieces", "prefix", "text"}
+_INPUT_KEYS = {"candidates", "context", "person", "prompt", "question"}
+SECRET_KEYS = frozenset(_PHRASE_KEYS | _INPUT_KEYS)
 """Keys of results and settings whose values may be secret text."""
 
 SECRET_LISTS = frozenset({"secrets", "prompts", "what"})
-"""Keys whose values are a path, or a list of secret texts."""
+"""Keys whose values are either a path or a list of secret texts."""
 
-IDS = frozenset({"tokens", "token", "ids"})
-"""Keys of token ids, from which anyone with the vocabulary can read the phrase."""
+ID_KEYS = frozenset({"tokens", "token", "ids"})
+"""Keys of token ids, which anyone with the vocabulary can decode."""
 
 SECRET_OPTIONS = frozenset(
     {"--phrase", "--context", "--truth", "--person", "--candidates", "--prompt", "--question"}
@@ -37,7 +35,7 @@ _WORD = re.compile(r"\S+")
 
 
 def printable(text: str) -> str:
-    r"""The text with every control, format and unassigned character written as an escape.
+    r"""Escape all control, format and unassigned characters of a text.
 
     Example:
         >>> print(printable("red \x1b[31m alert\nIBAN \u202e12"))
@@ -47,7 +45,7 @@ def printable(text: str) -> str:
 
 
 def redact(text: str) -> str:
-    """The text with a block for each word; spaces remain.
+    """Replace each word of a text by a block; spaces remain.
 
     Example:
         >>> redact(" Springfield 4917 is")
@@ -57,13 +55,13 @@ def redact(text: str) -> str:
 
 
 def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
-    """Each piece of a phrase: visible, and redacted unless secrets are shown."""
+    """Escape the pieces of a phrase, and redact them unless secrets are shown."""
     visible = [printable(piece) for piece in pieces]
     return visible if show_secrets else [redact(piece) for piece in visible]
 
 
 def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
-    """Each user's name: redacted, it is one block, however many words it has.
+    """Escape names of users; a redacted name is one block for any number of words.
 
     Example:
         >>> disclose_names(["Ada Lovelace", "bob"], show_secrets=False)
@@ -73,13 +71,13 @@ def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
 
 
 def disclose_facts(facts: Mapping[str, Any], *, show_secrets: bool) -> dict[str, Any]:
-    """A summary for programs, redacted unless secrets are shown.
+    """A summary, redacted unless secrets are shown.
 
     Example:
         >>> disclose_facts({"phrase": "the code", "tokens": [7, 2], "rank": 3}, show_secrets=False)
         {'phrase': '▪▪▪ ▪▪▪', 'tokens': None, 'rank': 3}
     """
-    return {key: value if show_secrets else _closed(key, value) for key, value in facts.items()}
+    return {key: value if show_secrets else _redacted(key, value) for key, value in facts.items()}
 
 
 def is_secret(key: str, value: Any) -> bool:
@@ -87,20 +85,20 @@ def is_secret(key: str, value: Any) -> bool:
     return key in SECRET_KEYS or (key in SECRET_LISTS and isinstance(value, list | tuple))
 
 
-def _closed(key: str, value: Any) -> Any:
+def _redacted(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):
         return disclose_facts(value, show_secrets=False)
-    if key in IDS and not isinstance(value, int):
+    if key in ID_KEYS and not isinstance(value, int):
         return None
     if not is_secret(key, value):
         return value
     if isinstance(value, list | tuple):
-        return [_closed("text", item) for item in value]
+        return [_redacted("text", item) for item in value]
     return redact(value) if isinstance(value, str) else value
 
 
 def are_words(pieces: Sequence[str], phrase: str) -> bool:
-    """Whether spaces separate the pieces of a phrase: subwords contain their own, words do not.
+    """Whether the pieces of a phrase are words, without spaces of their own.
 
     Example:
         >>> are_words(["the", "code"], "the code"), are_words(["buff", "alo"], "buffalo")
@@ -110,30 +108,30 @@ def are_words(pieces: Sequence[str], phrase: str) -> bool:
 
 
 def running_text(pieces: Sequence[str], phrase: str, *, show_secrets: bool) -> str:
-    """A phrase in one line, from its pieces; redacted, it has a block for each word."""
-    gap = " " if are_words(pieces, phrase) else ""
-    text = gap.join(printable(piece) for piece in pieces).strip()
+    """A phrase in one line, from its pieces, redacted unless secrets are shown."""
+    separator = " " if are_words(pieces, phrase) else ""
+    text = separator.join(printable(piece) for piece in pieces).strip()
     return text if show_secrets else redact(text)
 
 
-def without_controls(text: str) -> str:
-    """The text with "?" for what XML cannot hold or a terminal would obey."""
+def replace_controls(text: str) -> str:
+    """Replace characters that XML forbids or a terminal interprets by "?"."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def markdown_text(text: str) -> str:
-    """The text as words of a Markdown paragraph or table cell; nothing in it is markup.
+    """Escape a text for a Markdown paragraph or table cell.
 
     Example:
         >>> print(markdown_text("a|b *c*"))
         a\\|b \\*c\\*
     """
-    quoted = re.sub(r"([\\`*_{}\[\]()#!|<>~])", r"\\\1", without_controls(text))
-    return re.sub(r"https?://", lambda found: found[0].replace("://", ":\u200b//"), quoted)
+    quoted = re.sub(r"([\\`*_{}\[\]()#!|<>~])", r"\\\1", replace_controls(text))
+    return re.sub(r"https?://", lambda match: match[0].replace("://", ":\u200b//"), quoted)
 
 
 def _visible(character: str) -> str:
-    # The categories "other" (C*: control, format, surrogate, private, unassigned) and line breaks.
+    # Categories C* (control, format, surrogate, private, unassigned) and line separators.
     if unicodedata.category(character)[0] == "C" or character in "\u2028\u2029":
         return character.encode("unicode_escape").decode()
     return character

@@ -1,14 +1,14 @@
-"""A result in a notebook: verdict, evidence, its chart and its first table, redacted.
+"""A result in a notebook: verdict, evidence, chart and first table, redacted.
 
-It uses the reports and templates of pages. No policy forbids scripts in a notebook, so escaping
-must.
+It uses the reports and templates of pages. A notebook has no policy against scripts, so all texts
+are escaped.
 """
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from vestige.reports.blocks import Findings, Table
-from vestige.reports.page import drawn, fill, style
+from vestige.reports.page import drawn_report, fill_template, style
 from vestige.reports.report import Block, report_of
 from vestige.reports.terminal import prose_lines
 from vestige.results import Measurement, Result, run_of
@@ -16,13 +16,13 @@ from vestige.results import Measurement, Result, run_of
 if TYPE_CHECKING:
     import altair
 
-LISTED = 20
-"""Rows of a table in a notebook; the result's table has all."""
+MAX_ROWS = 20
+"""Most rows of a table in a notebook."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """HTML that a notebook shows."""
+class Html:
+    """HTML for a notebook."""
 
     html: str
 
@@ -31,11 +31,11 @@ class Shown:
 
 
 def plot(result: Result | Measurement, *, show_secrets: bool = False) -> "altair.Chart":
-    """The headline chart of a result, the first of its page.
+    """The first chart of the page of a result.
 
     Raises:
         ValueError: this kind of result has no chart.
-        RunError: the result lacks what its kind has.
+        RunError: the result is incomplete.
     """
     run = run_of(result)
     figures = report_of(run, show_secrets=show_secrets).figures
@@ -45,32 +45,32 @@ def plot(result: Result | Measurement, *, show_secrets: bool = False) -> "altair
 
 
 def html(result: Result | Measurement, *, show_secrets: bool = False) -> str:
-    """Verdict, evidence, notices, headline chart and first table or list as self-contained HTML.
+    """Verdict, evidence, notices, first chart and first table or phrases as HTML.
 
     Raises:
-        RunError: the result lacks what its kind has.
+        RunError: the result is incomplete.
     """
-    report = drawn(run_of(result), show_secrets=show_secrets)
+    report = drawn_report(run_of(result), show_secrets=show_secrets)
     blocks: list[Block] = [*report.figures[:1]]
-    more = 0
+    hidden_rows = 0
     for block in report.blocks:
         if isinstance(block, Table):
-            more = max(0, len(block.rows) - LISTED)
-            block = replace(block, rows=block.rows[:LISTED])
+            hidden_rows = max(0, len(block.rows) - MAX_ROWS)
+            block = replace(block, rows=block.rows[:MAX_ROWS])
         if isinstance(block, Table | Findings):
             blocks.append(block)
             break
-    return fill(
+    return fill_template(
         "notebook.html",
         report=report,
         blocks=blocks,
-        left=f"{more:,} more rows are in to_frame()." if more else "",
+        more_rows=f"{hidden_rows:,} more rows are in to_frame()." if hidden_rows else "",
         style=style("components.css"),
     )
 
 
 def text(result: Result | Measurement, *, show_secrets: bool = False) -> str:
-    """Title, verdict, evidence, checks, what follows them and notices as lines of text."""
+    """Title, verdict, evidence, checks, prose below them and notices as text."""
     report = report_of(run_of(result), show_secrets=show_secrets)
     below = [line for prose in report.below for line in (*prose_lines(prose), prose.command)]
     return "\n".join((report.title, *report.headline, *filter(None, below), *report.notices))

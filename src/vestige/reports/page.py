@@ -1,4 +1,4 @@
-"""Several runs on one page without scripts or network, or as a section of a model card.
+"""Several runs on one page without scripts or network access, or in a section of a model card.
 
 The card (Mitchell et al., 2019, "Model Cards for Model Reporting") contains no text of a corpus or
 model and no path.
@@ -38,17 +38,17 @@ def render(
     """The page as HTML.
 
     Args:
-        runs: in the order of the page.
-        show_secrets: texts and names unredacted.
-        first: blocks above all runs, such as the changes since earlier ones.
+        runs: the runs in the order of the page.
+        show_secrets: show texts and names unredacted.
+        first: blocks above the runs, such as changes since earlier runs.
         above: a report about all runs.
 
     Raises:
-        ValueError: no runs.
-        RunError: a run lacks what its kind of result has.
+        ValueError: there are no runs.
+        RunError: a run is damaged.
     """
-    reports = [drawn(run, show_secrets=show_secrets) for run in _some(runs)]
-    return fill(
+    reports = [drawn_report(run, show_secrets=show_secrets) for run in _require_runs(runs)]
+    return fill_template(
         "page.html",
         reports=reports,
         overview=overview(runs, reports) if len(runs) > 1 else None,
@@ -70,138 +70,132 @@ def write_page(
     first: Sequence[Block] = (),
     above: Report | None = None,
 ) -> Path:
-    """Write the page of run folders or read runs. One with secrets is private to its owner.
-
-    Args:
-        runs: run folders, or runs that were read.
-        path: of the page, which must not exist.
-        show_secrets: see `render`, as of `first` and `above`.
+    """Write the page of run folders or runs, see `render`; one with secrets is private (0600).
 
     Raises:
-        RunError: a directory is not a run, or the page exists or cannot be written.
+        RunError: a folder is not a run, or the page exists or cannot be written.
     """
 
     def page(read: Sequence[Run]) -> str:
         return render(read, show_secrets=show_secrets, first=first, above=above)
 
-    return _written(runs, path, page, shared=not show_secrets)
+    return _write(runs, path, page, shared=not show_secrets)
 
 
 def card(runs: Sequence[Run], *, first: Sequence[Block] = ()) -> str:
-    """The section of a model card as Markdown.
-
-    Args:
-        runs: in the order of the section.
-        first: blocks above all runs, of which tables are shown.
+    """The section of a model card as Markdown; `first` are tables above the runs.
 
     Raises:
-        ValueError: no runs.
-        RunError: a run lacks what its kind of result has.
+        ValueError: there are no runs.
+        RunError: a run is damaged.
     """
-    reports = [report_of(run, show_secrets=False) for run in _some(runs)]
+    reports = [report_of(run, show_secrets=False) for run in _require_runs(runs)]
     lines = ["## Privacy", "", f"Measured with Vestige {__version__}.", ""]
-    lines += _markdown(overview(runs, reports))
+    lines += _markdown_table(overview(runs, reports))
     if notice := models_notice(runs):
         lines += ["", markdown_text(notice)]
-    for one in first:
-        if isinstance(one, Table):
-            lines += ["", f"### {one.title}", "", one.key, "", *_markdown(one)]
+    for block in first:
+        if isinstance(block, Table):
+            lines += ["", f"### {block.title}", "", block.key, "", *_markdown_table(block)]
     for report in reports:
-        lines += _section(report)
+        lines += _card_section(report)
     return "\n".join(lines) + "\n"
 
 
 def write_card(
     runs: Sequence[str | Path | Run], path: str | Path, *, first: Sequence[Block] = ()
 ) -> Path:
-    """Write the card of run folders or read runs. Everyone may read it.
+    """Write the card of run folders, or of runs in memory. All users can read it.
 
     Raises:
-        RunError: a directory is not a run, or the file exists or cannot be written.
+        RunError: a folder is not a run, or the file exists or cannot be written.
     """
-    return _written(runs, path, lambda read: card(read, first=first), shared=True)
+    return _write(runs, path, lambda read: card(read, first=first), shared=True)
 
 
-def _some(runs: Sequence[Run]) -> Sequence[Run]:
+def _require_runs(runs: Sequence[Run]) -> Sequence[Run]:
     if not runs:
         raise ValueError("runs must hold at least one run folder, got none")
     return runs
 
 
-def _written(
+def _write(
     runs: Sequence[str | Path | Run],
     path: str | Path,
-    made: Callable[[Sequence[Run]], str],
+    render_text: Callable[[Sequence[Run]], str],
     *,
     shared: bool,
 ) -> Path:
     path = new_files.require_outside_runs(new_files.require_new(path))
-    text = made([one if isinstance(one, Run) else results.find(one) for one in runs])
+    text = render_text([run if isinstance(run, Run) else results.find(run) for run in runs])
     with new_files.new_file(path, shared=shared) as file:
         file.write(text.encode())
     return path
 
 
 def overview(runs: Sequence[Run], reports: Sequence[Report]) -> Table:
-    """One row per run, linked to its section: question, verdict and estimate."""
+    """A table with the question, verdict and estimate of each run, linked to its section."""
     rows = []
     for number, (run, report) in enumerate(zip(runs, reports, strict=True), start=1):
         with guarded(run):
-            names = tuple(filter(None, (printable(run.name), _models(run))))
+            names = tuple(filter(None, (printable(run.name), _model_names(run))))
             question = Cell(text=report.title, notes=names, href=f"#section-{number}")
             verdict = verdict_word(run) or NOTHING
-            rows.append((question, verdict, _estimate(run)))
+            rows.append((question, verdict, _estimate_cell(run)))
     columns = ("question", "verdict", "measured")
     return Table(title="At a glance", columns=columns, texts=2, rows=tuple(rows), key=KEY)
 
 
 def models_notice(runs: Sequence[Run]) -> str:
-    """Whether all runs measured one model; "" if there is nothing to compare."""
+    """A sentence on whether all runs audited one model; "" for fewer than two audits."""
     check = same_model(runs)
     if check is None:
         return ""
     return check.sentence + " There is no joint verdict." * (check.state != "passed")
 
 
-def _estimate(run: Run) -> str | Cell:
+def _estimate_cell(run: Run) -> str | Cell:
     for name, quantity in QUANTITIES.items():
         if run.result in quantity.of:
-            found = measured(name, run)
-            text = found.amount(quantity.unit) if quantity.unit else f"{name} {found.amount('')}"
-            return Cell(text=text, notes=(found.interval,) if found.interval else ())
+            number = measured(name, run)
+            amount = number.amount(quantity.unit)
+            text = amount if quantity.unit else f"{name} {amount}"
+            return Cell(text=text, notes=(number.interval,) if number.interval else ())
     return NOTHING
 
 
-def _models(run: Run) -> str:
-    """The folder names of the models."""
-    models = run.run.get("models") or {}
-    paths = [one.get("path") for one in models.values() if isinstance(one, dict)]
-    each = [one for path in paths for one in (path if isinstance(path, list) else [path]) if one]
-    return printable(", ".join(dict.fromkeys(PurePath(str(path)).name for path in each)))
+def _model_names(run: Run) -> str:
+    """Folder names of the models of a run."""
+    names: dict[str, None] = {}  # an ordered set
+    for model in (run.run.get("models") or {}).values():
+        recorded = model.get("path") if isinstance(model, dict) else None
+        paths = recorded if isinstance(recorded, list) else [recorded]
+        names |= {PurePath(str(path)).name: None for path in paths if path}
+    return printable(", ".join(names))
 
 
-def drawn(run: Run, *, show_secrets: bool) -> Report:
-    """A report with its charts drawn: a damaged run fails here and not in a template.
+def drawn_report(run: Run, *, show_secrets: bool) -> Report:
+    """The report of a run with its charts drawn, so that templates cannot fail.
 
     Raises:
         RunError: the run is damaged.
     """
-    found = report_of(run, show_secrets=show_secrets)
+    report = report_of(run, show_secrets=show_secrets)
     with guarded(run):
-        for figure in found.figures:
+        for figure in report.figures:
             if figure.worth_it:
                 _ = figure.svg
-    return found
+    return report
 
 
-def fill(template: str, **facts: object) -> str:
-    """A filled template without any invisible character, charts and markup included."""
-    page = _templates().get_template(template).render(**facts)
+def fill_template(template: str, **values: object) -> str:
+    """Fill a template and escape all invisible characters."""
+    page = _templates().get_template(template).render(**values)
     return "\n".join(line if line.isprintable() else printable(line) for line in page.split("\n"))
 
 
 def style(*files: str) -> Markup:
-    """Our style sheets."""
+    """The contents of style sheets."""
     folder = resources.files("vestige.reports")
     return Markup("\n".join(folder.joinpath(file).read_text("utf-8") for file in files))
 
@@ -217,18 +211,18 @@ def _templates() -> Environment:
     )
 
 
-def _section(report: Report) -> list[str]:
+def _card_section(report: Report) -> list[str]:
     lines = ["", f"### {markdown_text(report.title)}", ""]
     verdict = report.verdict
     if verdict is not None:
         lines += [f"**{markdown_text(verdict.line)}**", ""]
-    tests = [one for one in report.evidence if isinstance(one, Evidence)]
-    if plain := [one for one in report.evidence if isinstance(one, str)]:
-        lines += [markdown_text(" ".join(plain)), ""]
-    for one in tests:
-        lines.append(f"- {markdown_text(' '.join(filter(None, (str(one), one.note))))}")
+    tests = [item for item in report.evidence if isinstance(item, Evidence)]
+    if sentences := [item for item in report.evidence if isinstance(item, str)]:
+        lines += [markdown_text(" ".join(sentences)), ""]
+    for item in tests:
+        lines.append(f"- {markdown_text(' '.join(filter(None, (str(item), item.note))))}")
     for prose in report.below:
-        if not prose.command:  # which contains paths
+        if not prose.command:  # commands contain paths
             lines += ["", f"**{markdown_text(prose.title)}**", ""] if prose.title else [""]
             lines += [f"{'- ' * prose.listed}{markdown_text(line)}" for line in prose.lines]
     lines += [""] * bool(tests or report.below)
@@ -237,13 +231,13 @@ def _section(report: Report) -> list[str]:
     return lines + [f"- {markdown_text(line)}" for line in (*checks, *limits) if line]
 
 
-def _markdown(table: Table) -> list[str]:
+def _markdown_table(table: Table) -> list[str]:
     head = [f"| {' | '.join(table.columns)} |", f"|{' --- |' * len(table.columns)}"]
-    return [*head, *(f"| {' | '.join(map(_cell, row))} |" for row in table.rows)]
+    return [*head, *(f"| {' | '.join(map(_markdown_cell, row))} |" for row in table.rows)]
 
 
-def _cell(cell: str | Cell) -> str:
+def _markdown_cell(cell: str | Cell) -> str:
     if isinstance(cell, str):
         return markdown_text(cell)
-    beside = f" ({markdown_text(', '.join(cell.notes))})" if cell.notes and not cell.href else ""
-    return f"{markdown_text(cell.text)}{beside}"
+    notes = f" ({markdown_text(', '.join(cell.notes))})" if cell.notes and not cell.href else ""
+    return f"{markdown_text(cell.text)}{notes}"

@@ -1,4 +1,4 @@
-"""Numbers of runs that can be limited and compared, read from their summaries."""
+"""Numbers of runs that limits and comparisons use, read from summaries."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from vestige.reports.verdicts import claim_of
 from vestige.reports.words import Row
 from vestige.results import Run
 
-FEW = "too few cases for an interval"
-MORE = "there is no upper bound"
+TOO_FEW = "too few cases for an interval"
+NO_UPPER_BOUND = "there is no upper bound"
 
 
 @dataclass(frozen=True)
@@ -18,12 +18,12 @@ class Measured:
     """A number of a run.
 
     Attributes:
-        value: None where nothing was measured.
-        low: end of its 95% interval; None without one.
-        high: likewise.
-        unknown: what is missing, in words; "" if nothing is.
-        bounded: False for a count that does not exclude more. It can be compared with another
-            count, but is never within a limit.
+        value: the number; None if it was not measured.
+        low: lower end of its 95% interval; None without one.
+        high: upper end; None without one.
+        unknown: the missing evidence in words; "" if nothing is missing.
+        bounded: False for a count without an upper bound. It can be compared with another count,
+            but is never within a limit.
     """
 
     value: float | None
@@ -34,13 +34,13 @@ class Measured:
 
     @property
     def interval(self) -> str:
-        """Both ends; "" for a count, or if one is unknown."""
+        """The interval as text; "" for a count, or if an end is unknown."""
         if self.low is None or self.high is None or self.low == self.high:
             return ""
         return f"{self.low:.4g} to {self.high:.4g}"
 
     def amount(self, unit: str) -> str:
-        """The value with its unit; "at least" if it is a lower bound."""
+        """The value with its unit, and "at least" if it is a lower bound."""
         if self.value is None:
             return "not known"
         least = "at least " if self.low == self.value and self.high != self.value else ""
@@ -48,23 +48,23 @@ class Measured:
 
 
 class Quantity(NamedTuple):
-    """A number on which a limit can be set: its unit, and by kind of result how it is read."""
+    """A number that can have a limit: its unit, and its readers by kind of result."""
 
     unit: str
     of: Mapping[str, Callable[[Row], Measured]]
 
 
-def _interval(name: str) -> Callable[[Row], Measured]:
-    """A number with its interval: NAME, NAME_low and NAME_high of a summary."""
+def _with_interval(name: str) -> Callable[[Row], Measured]:
+    """Reader of the entries NAME, NAME_low and NAME_high of a summary."""
 
     def read(summary: Row) -> Measured:
         value, low, high = (summary.get(name + end) for end in ("", "_low", "_high"))
-        return Measured(value, low, high, "" if value is None or high is not None else FEW)
+        return Measured(value, low, high, "" if value is None or high is not None else TOO_FEW)
 
     return read
 
 
-def _exactly(name: str) -> Callable[[Row], Measured]:
+def _exact(name: str) -> Callable[[Row], Measured]:
     def read(summary: Row) -> Measured:
         value = summary.get(name)
         return Measured(value, value, value)
@@ -72,22 +72,22 @@ def _exactly(name: str) -> Callable[[Row], Measured]:
     return read
 
 
-def _count(count: int, most: int | None) -> Measured:
-    """A count, and how many there are at most; without that it excludes no more."""
-    if most is not None:
-        return Measured(count, count, most)
-    return Measured(count, count, count, MORE, bounded=False)
+def _count(count: int, maximum: int | None) -> Measured:
+    """A count with its upper bound, if there is one."""
+    if maximum is not None:
+        return Measured(count, count, maximum)
+    return Measured(count, count, count, NO_UPPER_BOUND, bounded=False)
 
 
 def _exposure(summary: Row) -> Measured:
-    found = _interval("exposure_planted")(summary)
+    exposure = _with_interval("exposure_planted")(summary)
     if summary.get("exposure_planted_is_bound"):
-        why = f"a lower bound, the most that {summary['references']:,} references can show"
-        return Measured(found.value, found.low, None, why)
-    return found
+        reason = f"a lower bound, the most that {summary['references']:,} references can show"
+        return Measured(exposure.value, exposure.low, None, reason)
+    return exposure
 
 
-def _found(summary: Row) -> Measured:
+def _phrases_found(summary: Row) -> Measured:
     count = summary.get("found")
     if count is None:
         return Measured(None, None, None, "counting needs 19 null models")
@@ -96,71 +96,76 @@ def _found(summary: Row) -> Measured:
     return _count(count, count if summary.get("verdict") == NO_LEAK else None)
 
 
-def _secrets(summary: Row) -> Measured:
+def _secrets_known(summary: Row) -> Measured:
     count = summary["found"]
-    most = count + (summary.get("in_part") or 0)
-    return _count(count, most if summary.get("verdict") == NO_LEAK else None)
+    maximum = count + (summary.get("in_part") or 0)
+    return _count(count, maximum if summary.get("verdict") == NO_LEAK else None)
 
 
-def _members(summary: Row) -> Measured:
+def _members_flagged(summary: Row) -> Measured:
     return _count(summary["called"], summary.get("at_most"))
 
 
-def _used(summary: Row) -> Measured:
+def _texts_used(summary: Row) -> Measured:
     least, most = summary["at_least"], summary["at_most"]
-    why = "" if most is not None else "an upper bound needs known members (--used)"
-    return Measured(least, least, most, why)
+    reason = "" if most is not None else "an upper bound needs known members (--used)"
+    return Measured(least, least, most, reason)
 
 
 def _memorized(summary: Row) -> Measured:
-    """Less what is extracted of reference texts, where there are any."""
-    side = "" if summary.get("sampled_difference") is None else "_difference"
-    return _interval(f"sampled_per_10000{side}")(summary)
+    """Extracted tokens; with reference texts, the difference to these."""
+    suffix = "" if summary.get("sampled_difference") is None else "_difference"
+    return _with_interval(f"sampled_per_10000{suffix}")(summary)
 
 
-def _left(summary: Row) -> Measured:
-    found = _interval("left")(summary)
-    if found.value is None:
+def _share_left(summary: Row) -> Measured:
+    share = _with_interval("left")(summary)
+    if share.value is None:
         return Measured(None, None, None, "the earlier model did not know the texts")
-    return found
+    return share
 
 
 QUANTITIES: Mapping[str, Quantity] = {
-    # The median of planted canaries or secrets.
+    # Median of planted canaries or secrets.
     "exposure": Quantity(
         "bits",
         {
             "CanaryExposure": _exposure,
-            "SecretAudit": _interval("planted_exposure"),
-            "Extraction": _interval("exposure"),
+            "SecretAudit": _with_interval("planted_exposure"),
+            "Extraction": _with_interval("exposure"),
         },
     ),
     # Planted canaries, or parts of secrets, that greedy decoding completes.
     "completed": Quantity(
-        "canaries", dict.fromkeys(("Completion", "SecretCompletion"), _exactly("greedy_completed"))
+        "canaries", dict.fromkeys(("Completion", "SecretCompletion"), _exact("greedy_completed"))
     ),
     # Phrases that the update reveals, or secrets that the model knows.
     "found": Quantity(
-        "phrases", {"UpdateDiff": _found, "SecretExposure": _secrets, "SecretRank": _secrets}
+        "phrases",
+        {
+            "UpdateDiff": _phrases_found,
+            "SecretExposure": _secrets_known,
+            "SecretRank": _secrets_known,
+        },
     ),
-    "members": Quantity("flagged", {"UserAudit": _members}),
-    "used": Quantity("texts", {"TextAudit": _used}),
+    "members": Quantity("flagged", {"UserAudit": _members_flagged}),
+    "used": Quantity("texts", {"TextAudit": _texts_used}),
     "memorized": Quantity("per 10,000 tokens", {"TextMemorization": _memorized}),
-    # Of what the earlier model knew of deleted texts.
-    "left": Quantity("share", {"Deletion": _left}),
+    # Remaining share of the knowledge about deleted texts.
+    "left": Quantity("share", {"Deletion": _share_left}),
     "perplexity": Quantity(
         "",
         dict.fromkeys(
             ("DefendedTraining", "IntentSlotTraining", "PairTraining"),
-            _exactly("validation_perplexity"),
+            _exact("validation_perplexity"),
         ),
     ),
 }
-"""By name."""
+"""Quantities by name."""
 
 
 def measured(name: str, run: Run) -> Measured:
-    """A quantity of a run that measures it; unknown if the verdict is undecided.
+    """A quantity of a run whose kind has it; unknown if the verdict is undecided.
 
     Raises:
         LookupError: its summary is damaged.

@@ -1,7 +1,7 @@
-"""A result as facts for readers, redacted before any markup: page, notebook, card and terminal.
+"""Reports of results, redacted before any markup, for pages, notebooks, cards and terminals.
 
-`KINDS` names the function that makes the report of each kind of result. Only the one that is
-needed is imported.
+`KINDS` names the function that makes the report of each kind of result. Only the needed function is
+imported.
 """
 
 import shlex
@@ -17,7 +17,7 @@ from vestige.reports.blocks import Findings, Listing, Prose, Table
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import SECRET_OPTIONS, printable
 from vestige.reports.verdicts import NOT_CHECKED, NOTHING_MEASURED, Verdict, verdict_of_run
-from vestige.reports.words import Facts, Row, pairs, shown, words_of
+from vestige.reports.words import Facts, Row, pairs, value_text, words_of
 from vestige.results import Run
 
 Block = Table | Figure | Findings | Prose | Listing
@@ -50,33 +50,33 @@ KINDS: dict[str, str] = {
     "UpdateDiff": "vestige.audits.update.report:diff_report",
     "UserAudit": "vestige.audits.membership.report:users_report",
 }
-"""By the name of the result's class: "module:function" of (run, *, show_secrets)."""
+"""By kind of result: "module:function", called with (run, *, show_secrets)."""
 
-OTHER = "vestige.reports.report:plain_report"
-"""For any other kind: its rows as a table."""
+PLAIN = "vestige.reports.report:plain_report"
+"""The report of other kinds: their rows as a table."""
 
 REDACTION = "Run folders contain the texts unredacted; redaction concerns this report only."
-"""A limit of every result."""
+"""A limit of all results."""
 
 MOST_EVIDENCE = 3
 
 SIGNS: Mapping[str, str] = {"✗": "leak", "✓": "clear", "?": UNDECIDED, "–": "not run"}
 """Signs of evidence and their words."""
 
-MANY = 3
-"""From this number on, models or data sets are shown in one table."""
+TABLE_FROM = 3
+"""Smallest number of models or data sets that are shown in one table."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What one of several tests found.
+    """The finding of one of several tests.
 
     Attributes:
         sign: a key of `SIGNS`.
-        title: of the test.
+        title: name of the test.
         text: the finding.
-        note: small print below it.
-        block: what unfolds below it on a page.
+        note: small print below the finding.
+        block: details that unfold below it on a page.
     """
 
     sign: str
@@ -90,32 +90,32 @@ class Evidence:
 
     @property
     def word(self) -> str:
-        """What the sign means."""
+        """Meaning of the sign."""
         return SIGNS[self.sign]
 
     def as_lines(self, width: int) -> tuple[str, ...]:
-        """As lines of text, with the title in a column of that width and the note below."""
+        """Lines of text, with the title in a column of `width` and the note below."""
         note = f"{'':{width + 4}}{self.note}" if self.note else ""
         return lines(f"{self.sign} {self.title:<{width}}  {self.text}", note)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """One result, ready to be shown. The function of a kind gives the first nine.
+    """One result, ready to be shown. The function of a kind sets the attributes up to `facts`.
 
     Attributes:
         title: the question.
-        evidence: what was found and what supports it, at most three lines.
-        notices: warnings to read before the rest.
-        answer: the finding in one sentence. It follows the word of the verdict, and the claim's
-            numbers become the first line of the evidence if there are fewer than three. "": the
-            claim's numbers follow the word.
-        stated: names of checks that the evidence states, so that they are not listed again.
-        below: what to read after the evidence, such as what was not tested; never folded.
-        blocks: tables, charts, phrases and prose in their order.
-        limits: what the numbers do not say.
-        facts: the summary in words; the whole summary where a kind gives none.
-        verdict: with its test and checks; None for kinds without one.
+        evidence: the findings and their support, at most three lines.
+        answer: the finding in one sentence, shown after the verdict's word. The numbers of the
+            claim then become the first line of evidence, if there is room. Without an answer, the
+            numbers follow the word.
+        stated: names of checks that the evidence states; they are not listed again.
+        below: prose after the evidence, such as untested questions; never folded.
+        notices: warnings to read first.
+        blocks: tables, charts, phrases and prose in order.
+        limits: conclusions that the numbers do not support.
+        facts: the summary in words; None for the complete summary.
+        verdict: the verdict with its test and checks; None for kinds without one.
         settings: models, data and settings of the run.
         command: the command line that repeats it.
     """
@@ -149,14 +149,14 @@ class Report:
 
     @property
     def headline(self) -> tuple[str, ...]:
-        """What every form begins with: verdict, evidence, failed and passed checks."""
+        """The first lines in all formats: verdict, evidence, failed and passed checks."""
         width = max(
-            (len(one.title) for one in self.evidence if isinstance(one, Evidence)), default=0
+            (len(line.title) for line in self.evidence if isinstance(line, Evidence)), default=0
         )
         evidence = [
             line
-            for one in self.evidence
-            for line in (one.as_lines(width) if isinstance(one, Evidence) else (one,))
+            for line in self.evidence
+            for line in (line.as_lines(width) if isinstance(line, Evidence) else (line,))
         ]
         if self.verdict is None:
             return tuple(evidence)
@@ -165,53 +165,51 @@ class Report:
 
     @property
     def unfolded(self) -> tuple[Block, ...]:
-        """The blocks that unfold below the evidence."""
-        blocks = (one.block for one in self.evidence if isinstance(one, Evidence))
+        """The detail blocks of the evidence."""
+        blocks = (line.block for line in self.evidence if isinstance(line, Evidence))
         return tuple(block for block in blocks if block is not None)
 
 
 def report_of(run: Run, *, show_secrets: bool) -> Report:
     """The report of a run.
 
-    Args:
-        run: a run folder, or a result in memory.
-        show_secrets: texts and names unredacted.
-
     Raises:
         RunError: its rows or summary lack what its kind of result has.
     """
     with guarded(run):
-        module, _, function = KINDS.get(run.result, OTHER).partition(":")
-        made: Report = getattr(import_module(module), function)(run, show_secrets=show_secrets)
-        facts = pairs(run.summary, show_secrets=show_secrets) if made.facts is None else made.facts
-        stated = verdict_of_run(run, without=made.stated)
-        verdict, evidence = _answered(stated or made.verdict, made)
+        module, _, function = KINDS.get(run.result, PLAIN).partition(":")
+        report: Report = getattr(import_module(module), function)(run, show_secrets=show_secrets)
+        facts = (
+            pairs(run.summary, show_secrets=show_secrets) if report.facts is None else report.facts
+        )
+        saved_verdict = verdict_of_run(run, without=report.stated)
+        verdict, evidence = _with_answer(saved_verdict or report.verdict, report)
         return replace(
-            made,
+            report,
             verdict=verdict,
             evidence=evidence,
             facts=facts,
             settings=_settings(run.run, show_secrets=show_secrets),
             command=command_line(run.run.get("command"), show_secrets=show_secrets),
-            limits=(*made.limits, REDACTION),
+            limits=(*report.limits, REDACTION),
         )
 
 
-def _answered(
-    verdict: Verdict | None, made: Report
+def _with_answer(
+    verdict: Verdict | None, report: Report
 ) -> tuple[Verdict | None, tuple[str | Evidence, ...]]:
     """The verdict with the answer as its sentence, and the evidence with the claim's numbers."""
-    if not made.answer:
-        return verdict, made.evidence
-    room = len(made.evidence) < MOST_EVIDENCE
+    if not report.answer:
+        return verdict, report.evidence
+    has_room = len(report.evidence) < MOST_EVIDENCE
     if verdict is None or verdict.word == NOT_CHECKED.upper():
-        return verdict, (*([made.answer] if room else []), *made.evidence)
-    measured = (verdict.sentence,) if room and verdict.sentence != NOTHING_MEASURED else ()
-    return replace(verdict, sentence=made.answer), (*measured, *made.evidence)
+        return verdict, (*([report.answer] if has_room else []), *report.evidence)
+    claim_numbers = (verdict.sentence,) if has_room and verdict.sentence != NOTHING_MEASURED else ()
+    return replace(verdict, sentence=report.answer), (*claim_numbers, *report.evidence)
 
 
 def _settings(run: Mapping[str, Any], *, show_secrets: bool) -> tuple[Listing | Table, ...]:
-    """Lists of settings, one for each model and data set, and tables where there are many."""
+    """One list of settings per model and data set, or a table if there are many."""
     lists: list[Listing] = []
     tables: list[Table] = []
 
@@ -219,48 +217,52 @@ def _settings(run: Mapping[str, Any], *, show_secrets: bool) -> tuple[Listing | 
         lists.append(Listing(title=title, facts=pairs(facts, show_secrets=show_secrets)))
 
     for key, title in (("models", "Model"), ("data", "Data"), ("configuration", "Settings")):
-        given = dict(run.get(key) or {})
-        nested = {name: given.pop(name) for name in list(given) if isinstance(given[name], Mapping)}
-        if key != "configuration" and len(nested) >= MANY:
-            tables.append(_side_by_side(title, nested, show_secrets))
-            nested = {}
-        for name, own in nested.items():
-            listing(title if name == title.lower() else f"{title}: {words_of(name)}", own)
+        entries = dict(run.get(key) or {})
+        sections = {name: value for name, value in entries.items() if isinstance(value, Mapping)}
+        settings = {name: value for name, value in entries.items() if name not in sections}
+        if key != "configuration" and len(sections) >= TABLE_FROM:
+            tables.append(_sections_table(title, sections, show_secrets))
+            sections = {}
+        for name, facts in sections.items():
+            listing(title if name == title.lower() else f"{title}: {words_of(name)}", facts)
         if key == "configuration":
-            given.pop("seed", None)
-        listing(title, given)
+            settings.pop("seed", None)
+        listing(title, settings)
     versions = ", ".join(f"{k} {v}" for k, v in (run.get("versions") or {}).items())
     listing("Run", {"seed": run.get("seed"), "created": run.get("created"), "versions": versions})
-    return (*(one for one in lists if one.facts), *tables)
+    return (*(block for block in lists if block.facts), *tables)
 
 
-def _side_by_side(title: str, given: Mapping[str, Mapping[str, Any]], show_secrets: bool) -> Table:
-    found = _rows(title, [{"": name, **own} for name, own in given.items()], show_secrets)[0]
-    return replace(found, texts=len(found.columns))
+def _sections_table(
+    title: str, sections: Mapping[str, Mapping[str, Any]], show_secrets: bool
+) -> Table:
+    rows = [{"": name, **facts} for name, facts in sections.items()]
+    (table,) = _rows(title, rows, show_secrets)
+    return replace(table, texts=len(table.columns))
 
 
 def command_line(words: Any, *, show_secrets: bool) -> str:
-    """The command line, ready to paste; secret values of options are left out."""
-    texts, secret = [], False
+    """The command line, ready to paste, without secret values of options."""
+    shown_words, is_secret_value = [], False
     for word in map(str, words or ()):
         option, equals, _ = word.partition("=")
-        hidden = equals and option in SECRET_OPTIONS
-        if show_secrets or not (secret or hidden):
-            texts.append(printable(shlex.quote(word)))
+        has_secret_value = equals and option in SECRET_OPTIONS
+        if show_secrets or not (is_secret_value or has_secret_value):
+            shown_words.append(printable(shlex.quote(word)))
         else:
-            texts.append(f"{option}=…" if hidden else "…")
-        secret = word in SECRET_OPTIONS
-    return " ".join(texts)
+            shown_words.append(f"{option}=…" if has_secret_value else "…")
+        is_secret_value = word in SECRET_OPTIONS
+    return " ".join(shown_words)
 
 
 def lines(*texts: str) -> tuple[str, ...]:
-    """The texts that are not empty, as evidence or notices."""
+    """The non-empty texts."""
     return tuple(filter(None, texts))
 
 
 @contextmanager
 def guarded(run: Run) -> Iterator[None]:
-    """Turn errors about a damaged run into a `RunError` that quotes nothing from it."""
+    """Convert errors about a damaged run to a RunError without quotations."""
     try:
         yield
     except (LookupError, ArithmeticError, TypeError, ValueError, AttributeError) as error:
@@ -272,9 +274,10 @@ def guarded(run: Run) -> Iterator[None]:
 
 
 def paper_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a paper's table, under its title."""
-    extracted = all("hamming" in row for row in run.rows)  # then a canary is a pattern's name
-    names = {"canary": "pattern"} if extracted else {}
+    """The report of one table of a paper."""
+    # In tables of extraction, canaries are named by their patterns.
+    is_extraction = all("hamming" in row for row in run.rows)
+    names = {"canary": "pattern"} if is_extraction else {}
     rows = [{names.get(n, n): row.get(n) for n in run.summary["columns"]} for row in run.rows]
     first, _, rest = printable(run.summary["note"]).partition(". ")
     facts = {"name": run.summary["name"], "rows": run.summary["rows"]}
@@ -291,8 +294,8 @@ def reproduction_report(run: Run, *, show_secrets: bool) -> Report:
     blocks = []
     for name, summary in run.summary.items():
         rows = [row for row in run.rows if row["table"] == name]
-        made = paper_report(replace(run, summary=summary, rows=rows), show_secrets=show_secrets)
-        blocks += [replace(one, title=made.title) for one in made.tables]
+        report = paper_report(replace(run, summary=summary, rows=rows), show_secrets=show_secrets)
+        blocks += [replace(table, title=report.title) for table in report.tables]
     return Report(
         title="The numbers of a paper next to ours",
         evidence=(f"{len(run.summary)} tables.",),
@@ -301,7 +304,7 @@ def reproduction_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def plain_report(run: Run, *, show_secrets: bool) -> Report:
-    """The report of a result of any other kind."""
+    """The report of a kind without its own."""
     return Report(
         title=printable(run.result),
         evidence=(f"{len(run.rows):,} rows.",),
@@ -310,7 +313,7 @@ def plain_report(run: Run, *, show_secrets: bool) -> Report:
 
 
 def _rows(title: str, rows: Sequence[Row], show_secrets: bool) -> tuple[Table, ...]:
-    """Raw rows as a table, texts to the left; none without rows."""
+    """Raw rows as a table with text columns first; empty without rows."""
     keys = list(dict.fromkeys(key for row in rows for key in row))
 
     def numeric(key: str) -> bool:
@@ -318,11 +321,11 @@ def _rows(title: str, rows: Sequence[Row], show_secrets: bool) -> tuple[Table, .
         return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
 
     keys.sort(key=numeric)
-    cells = [[shown(k, row.get(k), show_secrets=show_secrets) for k in keys] for row in rows]
-    found = Table(
+    cells = [[value_text(k, row.get(k), show_secrets=show_secrets) for k in keys] for row in rows]
+    table = Table(
         title=title,
         columns=tuple(map(words_of, keys)),
         texts=sum(not numeric(key) for key in keys),
         rows=tuple(map(tuple, cells)),
     )
-    return (found,) if rows else ()
+    return (table,) if rows else ()

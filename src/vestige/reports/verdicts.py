@@ -1,5 +1,4 @@
-"""Verdicts of runs, from their claims and never from a word alone; and whether runs of one page
-measured one model."""
+"""Verdicts of runs, from their claims; and a check that the runs of a page audited one model."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,34 +26,34 @@ VERBS: Mapping[str, tuple[str, ...]] = {
     "DefenceComparison": ("compare",),
     "ReleaseCheck": ("check",),
 }
-"""Verbs whose claim a kind of result may hold. "membership --base" counts as "membership"."""
+"""Verbs whose claims a kind of result may contain. "membership --base" counts as "membership"."""
 
 NOT_CHECKED = "not checked"
-"""In place of a verdict that nothing supports."""
+"""The word for a verdict without a claim."""
 
 UNCHECKED = (
     "This run has no checked verdict: its claim or its checksums are missing. Repeat the run."
 )
 NOTHING_MEASURED = "Nothing was measured."
 
-LEAST = 1e-300
-"""Shown for a smaller p-value: no p-value is 0."""
+SMALLEST_P = 1e-300
+"""Smallest p-value that is shown: no p-value is 0."""
 
-ROLES = ("after", "target", "model")
-"""Of the audited model in a record; the others are what it is compared with."""
+AUDITED_ROLES = ("after", "target", "model")
+"""Roles of the audited model in a record; other roles are models to compare with."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """A verdict, safe to show.
+    """A verdict as escaped text.
 
     Attributes:
-        word: in capitals.
+        word: the verdict in capitals.
         sentence: the estimate, its interval and its test.
-        failed: a sentence for each check that failed.
-        open: a sentence for each check that could not run.
-        passed: a sentence for each check that passed.
-        names: of the checks that passed, each once.
+        failed: one sentence per failed check.
+        open: one sentence per check that could not run.
+        passed: one sentence per passed check.
+        names: names of the passed checks without duplicates.
     """
 
     word: str
@@ -66,12 +65,12 @@ class Verdict:
 
     @property
     def kind(self) -> str:
-        """The class in the style sheet."""
+        """CSS class."""
         return self.word.lower().replace(" ", "-")
 
     @property
     def all_passed(self) -> str:
-        """The passed checks in one line; "" where none passed."""
+        """The passed checks in one line; "" if none passed."""
         return f"Checks passed: {', '.join(self.names)}." if self.names else ""
 
     @property
@@ -82,14 +81,14 @@ class Verdict:
     @property
     def against(self) -> tuple[str, ...]:
         """Checks that failed or could not run, as lines of text."""
-        return (*(f"✗ {one}" for one in self.failed), *(f"? {one}" for one in self.open))
+        return (*(f"✗ {check}" for check in self.failed), *(f"? {check}" for check in self.open))
 
 
 def claim_of(run: Run) -> Claim | None:
-    """The claim of a run; None where it has no verdict, or one that cannot be checked.
+    """The claim of a run; None without a claim or without checksums.
 
     Raises:
-        RunError: it is the claim of another verb.
+        RunError: the claim belongs to another verb.
     """
     if "claim" not in run.summary or not run.sealed:
         return None
@@ -104,23 +103,18 @@ def claim_of(run: Run) -> Claim | None:
 
 
 def is_unchecked(run: Run) -> bool:
-    """Whether a run should have a verdict, and has none that can be checked."""
+    """Whether the kind of a run has verdicts, but the run has no claim that can be checked."""
     return run.result in VERBS and claim_of(run) is None
 
 
 def verdict_word(run: Run) -> str:
-    """The verdict of a run; `NOT_CHECKED` where it cannot be checked, "" for kinds without one."""
+    """The verdict in a word; `NOT_CHECKED` without a claim, "" for kinds without verdicts."""
     verdict = verdict_of_run(run)
     return "" if verdict is None else verdict.word.lower()
 
 
 def verdict_of_run(run: Run, *, without: Collection[str] = ()) -> Verdict | None:
-    """The verdict of a run as it is shown; None for kinds without one.
-
-    Args:
-        run: a run folder, or a result in memory.
-        without: names of checks that are stated elsewhere.
-    """
+    """The verdict of a run, without some checks; None for kinds without verdicts."""
     claim = claim_of(run)
     if claim is not None:
         return verdict_of(claim, without=without)
@@ -128,11 +122,11 @@ def verdict_of_run(run: Run, *, without: Collection[str] = ()) -> Verdict | None
 
 
 def verdict_of(claim: Claim, *, without: Collection[str] = ()) -> Verdict:
-    """A claim ready to be shown, every character of it visible; some checks are left out."""
-    checks = [one for one in claim.checks if one.name not in without]
+    """A claim as escaped text, without some checks."""
+    checks = [check for check in claim.checks if check.name not in without]
 
     def sentences(state: str) -> tuple[str, ...]:
-        return tuple(printable(one.sentence) for one in checks if one.state == state)
+        return tuple(printable(check.sentence) for check in checks if check.state == state)
 
     failed = {check.name for check in claim.failed}
     passed = (c.name for c in checks if c.state == "passed" and c.name not in failed)
@@ -147,65 +141,67 @@ def verdict_of(claim: Claim, *, without: Collection[str] = ()) -> Verdict:
 
 
 def sentence_of(claim: Claim) -> str:
-    """The evidence: what was generated verbatim, the estimate, and the test."""
-    measured = "; ".join(filter(None, (_estimate(claim.estimate), _test(claim.test))))
+    """The evidence of a claim: verbatim generation, estimate and test."""
+    parts = "; ".join(filter(None, (_estimate(claim.estimate), _test(claim.test))))
     direct = claim.direct.sentence if claim.direct is not None else ""
-    found = f"{measured}." if measured else "" if direct else NOTHING_MEASURED
-    return " ".join(filter(None, (direct, found)))
+    numbers = f"{parts}." if parts else "" if direct else NOTHING_MEASURED
+    return " ".join(filter(None, (direct, numbers)))
 
 
-def _estimate(found: Estimate | None) -> str:
-    if found is None or not _known(found.value):
+def _estimate(estimate: Estimate | None) -> str:
+    if estimate is None or not _is_number(estimate.value):
         return ""
-    share = not found.unit and "share" in found.name.split()
+    is_share = not estimate.unit and "share" in estimate.name.split()
     value, low, high = (
-        _number(one, share=share) if _known(one) else ""
-        for one in (found.value, found.low, found.high)
+        _number(number, is_share=is_share) if _is_number(number) else ""
+        for number in (estimate.value, estimate.low, estimate.high)
     )
-    both = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
-    interval = f" (95% CI {both})" if low or high else ""
-    unit = f" {found.unit}" if found.unit else ""
-    return f"{found.name[:1].upper()}{found.name[1:]}: {value}{unit}{interval}"
+    ends = f"{low} to {high}" if low and high else f"from {low}" if low else f"up to {high}"
+    interval = f" (95% CI {ends})" if low or high else ""
+    unit = f" {estimate.unit}" if estimate.unit else ""
+    return f"{estimate.name[:1].upper()}{estimate.name[1:]}: {value}{unit}{interval}"
 
 
 def _test(test: Test | None) -> str:
     if test is None:
         return ""
-    return f"p = {max(test.p, LEAST):.2g} compared with {test.against} (level {test.alpha:g})"
+    return f"p = {max(test.p, SMALLEST_P):.2g} compared with {test.against} (level {test.alpha:g})"
 
 
-def _number(value: float, *, share: bool) -> str:
-    if share:
+def _number(value: float, *, is_share: bool) -> str:
+    if is_share:
         return f"{100 * value:.3g}%"
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
-def _known(value: float | None) -> TypeGuard[float]:
-    """Whether it is a number; a saved one that is not finite is None."""
+def _is_number(value: float | None) -> TypeGuard[float]:
+    """Whether a value is a finite number; infinite values are saved as None."""
     return value is not None and isfinite(value)
 
 
 def same_model(runs: Sequence[Run]) -> Check | None:
     """The check "one model" over runs; None if fewer than two audited a model.
 
-    Weights in a file and in memory have hashes of different kinds, and a served model has only an
-    address: these cannot be compared with each other.
+    Hashes of weights in files and in memory differ, and a served model has only an address. Models
+    of different kinds cannot be compared.
     """
-    audited = [
-        (f"{place} {run.name}", _identity(run)) for place, run in enumerate(runs) if _audits(run)
+    identities = [
+        (f"{number} {run.name}", _identity(run))
+        for number, run in enumerate(runs)
+        if _audits_model(run)
     ]
-    if len(audited) < 2:
+    if len(identities) < 2:
         return None
     by_kind: dict[str, dict[str, str]] = {}
-    for name, one in audited:
-        kind, value = one or ("", "")
+    for name, identity in identities:
+        kind, value = identity or ("", "")
         by_kind.setdefault(kind, {})[name] = value
     checks = [one_model(by_kind[kind]) for kind in sorted(by_kind.keys() - {""})]
     failed = [check for check in checks if check.state == "failed"]
     if failed:
         return failed[0]
-    given = ((run.run.get("data") or {}).get("manifest") for run in runs)
-    manifests = {one for one in given if isinstance(one, str)}
+    hashes = ((run.run.get("data") or {}).get("manifest") for run in runs)
+    manifests = {sha256 for sha256 in hashes if isinstance(sha256, str)}
     if len(manifests) > 1:
         return Check(
             "one model", "failed", f"The runs used {len(manifests)} different manifests of secrets."
@@ -220,27 +216,27 @@ def same_model(runs: Sequence[Run]) -> Check | None:
     return checks[0]
 
 
-def _audits(run: Run) -> bool:
+def _audits_model(run: Run) -> bool:
     models = run.run.get("models") or {}
-    return any(role in models for role in ROLES)
+    return any(role in models for role in AUDITED_ROLES)
 
 
 def _identity(run: Run) -> tuple[str, str] | None:
-    """What identifies the audited models (file, memory or address), and hashes or addresses."""
+    """Kind of the audited models (file, memory or address), and their hashes or addresses."""
     models = run.run.get("models") or {}
-    roles: Sequence[str] = [role for role in ROLES if role in models][:1] or sorted(models)
-    each = [_of_model(models[role]) for role in roles]
-    found = [one for one in each if one is not None]
-    if not found or len(found) < len(each):
+    roles: Sequence[str] = [role for role in AUDITED_ROLES if role in models][:1] or sorted(models)
+    identities = [_model_identity(models[role]) for role in roles]
+    known = [identity for identity in identities if identity is not None]
+    if not known or len(known) < len(identities):
         return None
-    return found[0][0], " ".join(value for _, value in found)
+    return known[0][0], " ".join(value for _, value in known)
 
 
-def _of_model(record: Any) -> tuple[str, str] | None:
+def _model_identity(record: Any) -> tuple[str, str] | None:
     if not isinstance(record, Mapping):
         return None
     if not record.get("sha256"):
         return ("address", str(record["path"])) if record.get("path") else None
     base = record.get("base")
-    of_base = base.get("sha256") if isinstance(base, Mapping) else None
-    return "file" if record.get("path") else "memory", f"{record['sha256']} {of_base}"
+    base_sha256 = base.get("sha256") if isinstance(base, Mapping) else None
+    return "file" if record.get("path") else "memory", f"{record['sha256']} {base_sha256}"

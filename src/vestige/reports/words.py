@@ -1,16 +1,16 @@
-"""Numbers, and keys and values of summaries and records, as text."""
+"""Numbers, keys and values of summaries and records as text."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vestige.reports.disclosure import IDS, SECRET_KEYS, is_secret, printable, redact
+from vestige.reports.disclosure import ID_KEYS, SECRET_KEYS, is_secret, printable, redact
 
 NOTHING = "–"
 Row = Mapping[str, Any]
-"""A row or the summary of a run."""
+"""A row of a run, or its summary."""
 Facts = tuple[tuple[str, str], ...]
-_MOST = 12  # entries of a list
+_MAX_ITEMS = 12  # entries of a list
 _HASH = re.compile("[0-9a-f]{64}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00")
 _WORDS = {
@@ -79,43 +79,47 @@ _SHARES = re.compile(
 
 
 def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^") -> Facts:
-    """Names in words and values with units; an interval follows its value.
+    """Keys in words and values with units; an interval follows its value.
 
     Args:
-        facts: raw keys and values; None, empty ones and claims are left out.
-        show_secrets: texts and ids unredacted.
-        left_out: a pattern of keys that are shown elsewhere.
+        facts: raw keys and values; empty values and claims are left out.
+        show_secrets: show texts and ids unredacted.
+        left_out: pattern of keys to leave out.
 
     Example:
         >>> pairs({"peak_memory_mib": 12.5, "gap": 2, "gap_low": 1, "gap_high": 3, "found": None},
         ...       show_secrets=False)
         (('peak memory', '12.5 MiB'), ('gap', '2 (1 to 3)'))
     """
-    if isinstance(facts.get("claim"), Mapping):  # shown before everything else
+    if isinstance(facts.get("claim"), Mapping):  # shown above
         left_out = f"{left_out}|claim|verdict"
-    found = []
+    entries = []
     for key, value in facts.items():
-        if value in (None, "", [], {}) or re.fullmatch(left_out, key) or _beside(key, facts):
+        if (
+            value in (None, "", [], {})
+            or re.fullmatch(left_out, key)
+            or _is_shown_with_another(key, facts)
+        ):
             continue
-        text = shown(key, value, show_secrets=show_secrets)
+        text = value_text(key, value, show_secrets=show_secrets)
         low, high = (facts.get(key + end) for end in ("_low", "_high"))
         if low is not None and high is not None:
             unit = f" {_UNITS[key]}" if key in _UNITS else ""
-            ends_ = (shown(key, end, show_secrets=show_secrets) for end in (low, high))
-            known = " to ".join(end.removesuffix(unit) for end in ends_)
-            text = f"{text.removesuffix(unit)} ({known}){unit}"
-        found.append((words_of(key), text))
-    return tuple(found)
+            ends = (value_text(key, end, show_secrets=show_secrets) for end in (low, high))
+            interval_text = " to ".join(end.removesuffix(unit) for end in ends)
+            text = f"{text.removesuffix(unit)} ({interval_text}){unit}"
+        entries.append((words_of(key), text))
+    return tuple(entries)
 
 
-def _beside(key: str, facts: Mapping[str, Any]) -> bool:
-    """Whether a key is an end of another's interval, or its logarithm."""
-    others = (key.removesuffix("_low").removesuffix("_high"), key.removeprefix("log10_"))
-    return any(other != key and facts.get(other) is not None for other in others)
+def _is_shown_with_another(key: str, facts: Mapping[str, Any]) -> bool:
+    """Whether a key is an end of another key's interval, or its logarithm."""
+    bases = (key.removesuffix("_low").removesuffix("_high"), key.removeprefix("log10_"))
+    return any(base != key and facts.get(base) is not None for base in bases)
 
 
 def words_of(key: str) -> str:
-    """A raw key in words.
+    """A key in words.
 
     Example:
         >>> words_of("least_p_value"), words_of("peak_memory_mib"), words_of("batch_size")
@@ -126,39 +130,43 @@ def words_of(key: str) -> str:
     text = printable(key.replace("_", " ")).strip()
     if key in _UNITS:
         text = text.removesuffix(" mib")
-    for short, written in _ABBREVIATIONS.items():
-        text = re.sub(rf"\b{short}\b", written, text)
+    for plain, abbreviation in _ABBREVIATIONS.items():
+        text = re.sub(rf"\b{plain}\b", abbreviation, text)
     return text
 
 
-def shown(key: str, value: Any, *, show_secrets: bool) -> str:
-    """A value as text: escaped, with its unit, and redacted where its key is secret.
+def value_text(key: str, value: Any, *, show_secrets: bool) -> str:
+    """A value as text: escaped, with its unit, and redacted if its key is secret.
 
     Example:
-        >>> shown("seconds", 2.0, show_secrets=False), shown("phrase", "a b", show_secrets=False)
-        ('2 s', '▪▪▪ ▪▪▪')
-        >>> shown("noise", [{"scale": 0.1, "clip": None}, {"name": "b"}], show_secrets=False)
+        >>> value_text("seconds", 2.0, show_secrets=False)
+        '2 s'
+        >>> value_text("phrase", "a b", show_secrets=False)
+        '▪▪▪ ▪▪▪'
+        >>> value_text("noise", [{"scale": 0.1, "clip": None}, {"name": "b"}], show_secrets=False)
         'scale 0.1; b'
     """
     if value is None:
         return NOTHING
-    if not show_secrets and key in IDS and not isinstance(value, int):
+    if not show_secrets and key in ID_KEYS and not isinstance(value, int):
         return "hidden"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int | float):
-        return _number(key, value)
+        return _number_text(key, value)
     if isinstance(value, Mapping):
-        if "name" in value:  # settings of its own, of which run.json has the rest
-            return shown("name", value["name"], show_secrets=show_secrets)
-        inner = pairs(value, show_secrets=show_secrets)
-        return ", ".join(f"{name} {text}" for name, text in inner) or NOTHING
+        if "name" in value:  # a group of settings: run.json has all of them
+            return value_text("name", value["name"], show_secrets=show_secrets)
+        entries = pairs(value, show_secrets=show_secrets)
+        return ", ".join(f"{name} {text}" for name, text in entries) or NOTHING
     if isinstance(value, list | tuple):
-        name = "text" if is_secret(key, value) else key
-        gap = "; " if any(isinstance(item, Mapping) for item in value) else ", "
-        items = (shown(name, item, show_secrets=show_secrets) for item in value[:_MOST])
-        more = f" and {len(value) - _MOST:,} more" if len(value) > _MOST else ""
-        return (gap.join(items) or NOTHING) + more
+        item_key = "text" if is_secret(key, value) else key
+        separator = "; " if any(isinstance(item, Mapping) for item in value) else ", "
+        items = (
+            value_text(item_key, item, show_secrets=show_secrets) for item in value[:_MAX_ITEMS]
+        )
+        more = f" and {len(value) - _MAX_ITEMS:,} more" if len(value) > _MAX_ITEMS else ""
+        return (separator.join(items) or NOTHING) + more
     text = printable(str(value))
     if _HASH.fullmatch(text):
         return f"{text[:16]}…"
@@ -167,7 +175,7 @@ def shown(key: str, value: Any, *, show_secrets: bool) -> str:
     return text if show_secrets or key not in SECRET_KEYS else redact(text)
 
 
-def _number(key: str, value: float) -> str:
+def _number_text(key: str, value: float) -> str:
     if _SHARES.fullmatch(key) and 0 <= value <= 1:
         return percent(value)
     if isinstance(value, int):
@@ -178,7 +186,7 @@ def _number(key: str, value: float) -> str:
 
 
 def whole(number: float) -> str:
-    """A count, with one digit after the point below 100; from a billion on only its magnitude.
+    """A count; below 100 with one decimal, from a billion on as a power of ten.
 
     Example:
         >>> whole(4552), whole(2.5), whole(12**10), whole(10**10)
@@ -191,7 +199,7 @@ def whole(number: float) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in percent; below 10% with two significant digits.
+    """A share in percent, below 10% with two significant digits.
 
     Example:
         >>> percent(0.4), percent(0.00012), percent(None)
@@ -203,7 +211,7 @@ def percent(share: float | None) -> str:
 
 
 def chance(probability: float) -> str:
-    """A probability; of the smallest only a bound.
+    """A probability; the smallest as a bound.
 
     Example:
         >>> chance(0.0003), chance(0.25), chance(1e-9)
@@ -216,17 +224,12 @@ def chance(probability: float) -> str:
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
-    """A number with `digits` digits after the point; a dash for None."""
+    """A number with so many decimals; a dash for None."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 
-def ends(low: float | None, high: float | None, digits: int = 2) -> str:
-    """Both ends of an interval; a dash without an upper one."""
-    return NOTHING if high is None else interval(low, high, digits=digits)
-
-
 def interval(low: float | None, high: float | None, *, digits: int = 2, unit: str = "") -> str:
-    """Both ends of an interval; "or more" without the upper one, a dash without any.
+    """Both ends of an interval; "or more" without the upper end, a dash without both.
 
     Example:
         >>> interval(1.0, 2.5), interval(1.0, None), interval(None, None)
@@ -240,7 +243,7 @@ def interval(low: float | None, high: float | None, *, digits: int = 2, unit: st
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names in a sentence.
+    """Join names for a sentence.
 
     Example:
         >>> listed(["a", "b", "c"])

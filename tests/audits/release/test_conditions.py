@@ -255,7 +255,7 @@ def test_an_output_in_a_run_folder_is_refused_and_changes_nothing(tmp_path, opti
     (tmp_path / "link").symlink_to(folder / "summary.json")
     for path in (folder / "new.html", folder / "summary.json", folder / "deep" / "new.xml",
                  tmp_path / "link"):  # fmt: skip
-        with pytest.raises(RunError, match="lies in the run folder"):
+        with pytest.raises(RunError, match="is in the run folder"):
             report(folder, **{option: path})
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
 

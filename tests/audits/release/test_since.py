@@ -195,7 +195,7 @@ def test_the_command_takes_folders_and_refuses_empty_ones_and_those_of_several_r
     assert done.exit_code == 1, done.stderr
     assert len(json.loads(done.stdout)["changes"]) == 2
     (folders / "empty").mkdir()
-    several = "is not a run folder and holds 2: "
+    several = "is not a run folder and contains 2: "
     for words, message in (
         ([new / "TextAudit", "--since", folders / "empty"], "holds none"),
         ([new], several),

@@ -46,7 +46,7 @@ class ReleaseCheck(Result):
 
         from vestige.audits.check.report import files
 
-        return save_result(self, Path(directory), run=self.record, more=files)
+        return save_result(self, Path(directory), run=self.record, extra_files=files)
 
     def next_step(self, out: object) -> str:
         """The path of the page."""

@@ -1,4 +1,4 @@
-"""A model before its first step: what the preset decides, what the caller does, what is refused."""
+"""A model before its first step: settings of the preset and of the caller, and refusals."""
 
 from copy import deepcopy
 from dataclasses import asdict, replace
@@ -23,10 +23,15 @@ from vestige.models.recurrent_network import GRUConfig, LSTMConfig
 from vestige.models.transformer import TransformerConfig
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.plant import plant
-from vestige.preparation.prepared import _word_frequencies, prepared_text
-from vestige.preparation.run_training import record
+from vestige.preparation.run_training import record_inputs
 from vestige.preparation.texts import Texts, read_texts, read_utterances
-from vestige.preparation.utterances import DROPPED, FILTERS, labels_of, prepared_utterances
+from vestige.preparation.training_setup import _word_frequency_scores, text_setup
+from vestige.preparation.utterance_setup import (
+    CHAR_FILTERS,
+    DROPOUT_RATES,
+    labels_of,
+    utterance_setup,
+)
 from vestige.training.config import TrainingConfig
 from vestige.training.history import EarlyStopping, StopAtPerplexity
 from vestige.training.presets import PRESETS
@@ -41,10 +46,10 @@ def prepared(tmp_path):
 
     def make(*, task="text", preset=None, texts=None, defence=NONE, start=None, seed=0, **more):
         options = {"model": ModelOptions(), "training": TrainingOptions(), **more}
-        made = prepared_text(
+        made = text_setup(
             job(tmp_path / "out", Told(), start=start, seed=seed),
-            texts or read_texts(CORPUS, hold_out=0.0),
-            task=task, preset=preset, start=start, defence=defence, **options,
+            texts or read_texts(CORPUS, hold_out=0.0), start,
+            task=task, preset=preset, defence=defence, **options,
         )  # fmt: skip
         return made.model, made.config
 
@@ -63,13 +68,13 @@ def small(prepared):
     ("architecture", "suits"),
     [(None, "ptb-lstm"), ("lstm", "ptb-lstm"), ("transformer", "reddit-transformer")],
 )
-def test_without_a_preset_the_architecture_chooses_one(prepared, architecture, suits):
+def test_the_architecture_determines_the_default_preset(prepared, architecture, suits):
     model, config = prepared(model=ModelOptions(architecture=architecture))
     assert model.config == PRESETS[suits].model
     assert config == PRESETS[suits].training
 
 
-def test_what_was_asked_for_replaces_the_presets_and_nothing_else(prepared):
+def test_options_override_single_settings_of_the_preset(prepared):
     asked = TrainingOptions(epochs=2, learning_rate=0.25)
     assert asked.chosen == {"epochs": 2, "learning_rate": 0.25}
     model, config = prepared(
@@ -87,14 +92,14 @@ def test_what_was_asked_for_replaces_the_presets_and_nothing_else(prepared):
         ("reddit-transformer", "lstm", LSTMConfig),
     ],
 )
-def test_sizes_pass_between_recurrent_models_alone(prepared, preset, architecture, kind):
+def test_only_recurrent_models_share_sizes(prepared, preset, architecture, kind):
     model, config = prepared(preset=preset, model=ModelOptions(architecture=architecture))
     same = kind(**asdict(PRESETS[preset].model)) if architecture == "gru" else kind()
     assert model.config == same
     assert config == PRESETS[preset].training
 
 
-def test_texts_one_by_one_have_as_wide_vectors_as_layers(prepared):
+def test_next_word_models_have_equal_embedding_and_hidden_sizes(prepared):
     model, config = prepared(task="next-word", model=ModelOptions(hidden_size=6))
     assert (model.config.embedding_size, model.config.hidden_size) == (6, 6)
     assert config == PRESETS["next-word"].training
@@ -112,17 +117,17 @@ def test_texts_one_by_one_have_as_wide_vectors_as_layers(prepared):
         ({"training": TrainingOptions(batching="users")}, "users"),
     ],
 )
-def test_a_defence_of_texts_one_by_one_has_the_batches_that_it_needs(prepared, given, batching):
+def test_defences_determine_the_batches_of_next_word_models(prepared, given, batching):
     assert prepared(task="next-word", model=SMALL, **given)[1].batching == batching
 
 
-def test_the_seed_decides_the_first_weights(prepared):
+def test_the_seed_determines_the_initial_weights(prepared):
     one, same, other = (prepared(model=SMALL, seed=seed)[0].state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_words_of_canaries_are_known_however_rare(prepared, tmp_path):
+def test_the_vocabulary_has_all_words_of_canaries(prepared, tmp_path):
     asked = replace(SMALL, vocab_size=7)
     plant(CORPUS, phrase="quiet 33", out=tmp_path / "planted")
     texts = read_texts(tmp_path / "planted", hold_out=0.0)
@@ -130,7 +135,7 @@ def test_words_of_canaries_are_known_however_rare(prepared, tmp_path):
     assert {"quiet", "33"} <= set(prepared(texts=texts, model=asked)[0].vocabulary.words)
 
 
-def test_a_vocabulary_that_was_given_is_taken_as_it_is(prepared, small, tmp_path):
+def test_a_given_vocabulary_is_used_unchanged(prepared, small, tmp_path):
     save_model(small, tmp_path / "saved")
     texts = read_texts(Corpus.from_texts(["nothing of it is known"]), hold_out=0.0)
     for given in (small, tmp_path / "saved", str(tmp_path / "saved")):
@@ -138,13 +143,13 @@ def test_a_vocabulary_that_was_given_is_taken_as_it_is(prepared, small, tmp_path
         assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
 
 
-def test_subwords_are_learnt_where_they_are_asked_for(prepared):
+def test_the_bpe_tokenizer_learns_subwords(prepared):
     vocabulary = prepared(model=replace(SMALL, tokenizer="bpe", vocab_size=270))[0].vocabulary
     assert isinstance(vocabulary, SubwordVocabulary)
     assert len(vocabulary) <= 270
 
 
-def test_a_loaded_model_is_continued_as_a_copy_and_gently(prepared, small):
+def test_a_loaded_model_is_copied_and_continued_gently(prepared, small):
     model, config = prepared(start=small, seed=3)
     assert model is not small
     assert all(torch.equal(small.state_dict()[n], one) for n, one in model.state_dict().items())
@@ -152,7 +157,7 @@ def test_a_loaded_model_is_continued_as_a_copy_and_gently(prepared, small):
     assert prepared(start=small, preset="demo")[1] == PRESETS["demo"].training
 
 
-def test_a_model_that_cannot_be_continued_as_asked_is_refused(prepared, small):
+def test_models_that_cannot_be_continued_are_refused(prepared, small):
     class Adapter(torch.nn.Module):
         adapted = True
 
@@ -167,32 +172,32 @@ def test_a_model_that_cannot_be_continued_as_asked_is_refused(prepared, small):
         prepared(start=start, training=TrainingOptions(sequence_length=36))
 
 
-def test_the_record_names_the_model_that_was_continued(small, tmp_path, told):
+def test_the_record_has_the_continued_model(small, tmp_path, told):
     save_model(small, tmp_path / "saved")
     fresh = job(tmp_path / "out", told, data="lines.txt")
-    record(fresh, Texts(CORPUS, Corpus.from_texts([])), small)
+    record_inputs(fresh, Texts(CORPUS, Corpus.from_texts([])), small)
     assert set(fresh.models) == {"trained"}
     assert set(fresh.data) == {"training"}
     again = job(tmp_path / "out", told, start=tmp_path / "saved", validation="other.txt")
-    record(again, Texts(CORPUS, CORPUS), small)
+    record_inputs(again, Texts(CORPUS, CORPUS), small)
     assert again.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
     assert again.data["training"]["documents"] == len(LINES)
     assert again.data["validation"]["path"] == "other.txt"
 
 
-def test_word_frequencies_are_judged_by_the_validation_text_if_there_is_some():
+def test_word_frequencies_are_scored_on_the_validation_text():
     text, held = (
         EncodedCorpus(np.array(ids, np.int32), np.array([0, len(ids)]))
         for ids in ([0, 0, 0, 1, 2, 2], [3, 1])
     )
     for judge, name in ((None, "training"), (held, "validation")):
-        assert _word_frequencies(text, judge, 4) == {
+        assert _word_frequency_scores(text, judge, 4) == {
             "word_frequency_perplexity": frequency_perplexity(text, judge or text, size=4),
             "judged_by": name,
         }
 
 
-def test_an_early_end_needs_text_to_validate_on():
+def test_early_stopping_needs_validation_text():
     at_perplexity = TrainingOptions(stop_at_perplexity=3.0)
     patient = NluOptions(early_stopping=True)
     assert at_perplexity.stop(validated=True) == StopAtPerplexity(3.0)
@@ -219,13 +224,13 @@ def prepared_nlu(tmp_path):
     def make(parts=SPOKEN, *, start=None, **more):
         options = {"model": WIDE, "training": TrainingOptions(), "nlu": NluOptions(), **more}
         session = job(tmp_path / "out", Told(), start=start)
-        made = prepared_utterances(session, parts, start=start, **options)
+        made = utterance_setup(session, parts, start, **options)
         return made.model, made.config
 
     return make
 
 
-def test_a_planted_secret_gives_its_labels_and_all_its_candidates(prepared_nlu, tmp_path):
+def test_planted_secrets_add_their_labels_and_candidates(prepared_nlu, tmp_path):
     plant(SONGS, task="nlu", pattern="pin:2", copies=20, hold_out=0.25, out=tmp_path / "planted")
     secrets = planted_secrets(str(tmp_path / "planted"))
     parts = read_utterances(tmp_path / "planted", seed=0)
@@ -238,7 +243,7 @@ def test_a_planted_secret_gives_its_labels_and_all_its_candidates(prepared_nlu, 
     assert set(unseen.intents) == {"Play"}
 
 
-def test_a_fresh_model_has_the_sizes_and_defences_that_were_asked_for(prepared_nlu):
+def test_a_new_model_has_the_sizes_and_defences_of_the_options(prepared_nlu):
     plain, config = prepared_nlu()
     assert config == TrainingConfig(seed=0, keep="last", epochs=30, batch_size=32)
     shape = plain.config
@@ -247,11 +252,11 @@ def test_a_fresh_model_has_the_sizes_and_defences_that_were_asked_for(prepared_n
     nlu = NluOptions(dropout=True, char_embeddings=True, early_stopping=True)
     defended, config = prepared_nlu(nlu=nlu)
     assert config.keep == "best"
-    assert {name: getattr(defended.config, name) for name in DROPPED} == DROPPED
-    assert defended.config.char_filters == FILTERS
+    assert {name: getattr(defended.config, name) for name in DROPOUT_RATES} == DROPOUT_RATES
+    assert defended.config.char_filters == CHAR_FILTERS
 
 
-def test_words_of_what_validates_are_known_and_of_a_test_are_not(prepared_nlu):
+def test_validation_words_are_known_and_test_words_are_not(prepared_nlu):
     test = Utterances.of([Utterance(("never",), ("O",), "Play")])
     words = set(prepared_nlu(Texts(SONGS, STOPS, test))[0].vocabulary.words)
     assert {"play", "Stop", "song7"} <= words
@@ -261,7 +266,7 @@ def test_words_of_what_validates_are_known_and_of_a_test_are_not(prepared_nlu):
     assert "Stop" not in lower
 
 
-def test_vectors_decide_the_width_and_bring_words_of_the_test(prepared_nlu, tmp_path):
+def test_vectors_determine_the_width_and_add_test_words(prepared_nlu, tmp_path):
     file = tmp_path / "vectors.txt"
     file.write_text("".join(f"{word} 1 2 3\n" for word in ("play", "stop", "never", "nowhere")))
     test = Utterances.of([Utterance(("never", "ever"), ("O", "O"), "Play")])
@@ -277,7 +282,7 @@ def test_vectors_decide_the_width_and_bring_words_of_the_test(prepared_nlu, tmp_
         prepared_nlu(parts, nlu=nlu)
 
 
-def test_a_model_is_continued_as_a_copy_of_it_or_of_its_folder(prepared_nlu, tmp_path):
+def test_a_model_is_continued_from_a_copy_or_its_folder(prepared_nlu, tmp_path):
     start, _ = prepared_nlu()
     save_model(start, tmp_path / "saved")
     for given in (start, tmp_path / "saved"):
