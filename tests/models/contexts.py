@@ -17,7 +17,7 @@ def contexts_at(
 
     Args:
         data: the texts' ids by the asker's vocabulary.
-        places: (w,) in `data.tokens`, as `word_places` gives them.
+        places: (w,) in `data.tokens`, as `word_positions` gives them.
         vocabulary: the asker's.
         sources: one for each text, where the model translates or answers.
     """

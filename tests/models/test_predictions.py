@@ -32,7 +32,7 @@ from vestige.models.predictions import (
 )
 from vestige.models.prefix import PrefixedModel
 from vestige.models.ranks import LinearRanks
-from vestige.models.reading import word_places
+from vestige.models.reading import word_positions
 from vestige.models.seq2seq import Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import likeliest_ranks
@@ -123,7 +123,7 @@ def test_the_probabilities_of_all_sequences_sum_to_one(shared, name):
 def test_lists_and_ranks_agree_on_every_word(model):
     data = random_texts([3, 11, 0, 14, 6], seed=1)
     ranks = word_ranks(model, data)
-    contexts, words = contexts_at(data, word_places(data), model.vocabulary)
+    contexts, words = contexts_at(data, word_positions(data), model.vocabulary)
     for k in (1, 3, 20):
         listed = likeliest_ranks(narrow(model, k=k), contexts, words, at_once=9)
         assert listed.tolist() == np.minimum(ranks.ranks, k + 1).tolist()
@@ -134,7 +134,7 @@ def test_lists_and_ranks_agree_on_exact_ties_and_impossible_words(k):
     data = random_texts([9, 4, 15, 30], size=8)
     ranks = word_ranks(TIES, data).ranks
     assert ranks.tolist() == np.array(one_by_one(TIES, data)[0])[data.tokens != 1].tolist()
-    contexts, words = contexts_at(data, word_places(data), TIES.vocabulary)
+    contexts, words = contexts_at(data, word_positions(data), TIES.vocabulary)
     listed = likeliest_ranks(narrow(TIES, k=k), contexts, words)
     assert listed.tolist() == np.minimum(ranks, k + 1).tolist()
 
@@ -208,7 +208,7 @@ def test_targets_are_ranked_as_a_decoder_ranks_them_a_word_at_a_time(kind):
         found = word_ranks(model, PAIRS, batch_tokens=batch_tokens)
         assert found.ranks.tolist() == ranks
         np.testing.assert_allclose(found.log_probs, log_probs, rtol=1e-4, atol=1e-5)
-    some = word_places(PAIRS.targets)[5:20:3]
+    some = word_positions(PAIRS.targets)[5:20:3]
     assert word_ranks(model, PAIRS, some).ranks.tolist() == ranks[5:20:3]
 
 
@@ -271,7 +271,7 @@ def test_a_prefix_leaves_less_room_for_a_text(shared):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_silent_units_are_zeros_before_the_head(shared, name):
     model, data = shared[name], random_texts([5, 3, 7])
-    width, places = linear_head(model).in_features, word_places(data)
+    width, places = linear_head(model).in_features, word_positions(data)
     before = word_ranks(model, data)
     drawn = random_maskings(width, [0.25, 0.75], orders=1, seed=3)[0]
     masks = np.concatenate([drawn, np.zeros((1, width), bool), np.ones((1, width), bool)])
@@ -293,7 +293,7 @@ def test_silent_units_are_zeros_before_the_head(shared, name):
 @pytest.mark.parametrize("kind", ["lstm+attention", "lstm"])
 def test_decoders_are_silenced_at_their_head_as_well(kind):
     model, mask = translator(kind), np.arange(7) % 2 == 0
-    found = silenced_ranks(model, PAIRS, word_places(PAIRS.targets), mask[None])
+    found = silenced_ranks(model, PAIRS, word_positions(PAIRS.targets), mask[None])
     expected = []
     for index, source in enumerate(pair_corpus().sources):
         ids = PAIRS.targets.document(index)[:-1].tolist()

@@ -11,7 +11,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.models.key_value_cache import KeysAndValues
 from vestige.models.predictions import log_prob, measure, rank, text_log_probs, word_ranks
 from vestige.models.prefix import Context, PrefixedModel
-from vestige.models.reading import NO_CONTEXT, pack, read, word_places
+from vestige.models.reading import NO_CONTEXT, pack, read, word_positions
 
 TEXTS = [[5, 9, 3, 7, 4], [5, 9, 3, 2], [8, 1, 1, 6], [7, 7], [3]]
 
@@ -101,10 +101,10 @@ def test_a_long_text_is_read_in_windows_that_hand_on_the_state(make, monkeypatch
 def test_only_the_wanted_tokens_are_given_each_once(shared, name):
     data = random_texts([9, 0, 30, 5])
     spans = list(read(shared[name], data, [30, 4, 7, 7, 45], batch_tokens=6))
-    assert sorted(np.concatenate([span.places for span in spans])) == [4, 7, 30, 45]
+    assert sorted(np.concatenate([span.positions for span in spans])) == [4, 7, 30, 45]
     for span in spans:
-        assert span.targets.tolist() == data.tokens[span.places].tolist()
-        assert len(span.hidden) == len(span.places)
+        assert span.targets.tolist() == data.tokens[span.positions].tolist()
+        assert len(span.hidden) == len(span.positions)
 
 
 def test_a_text_longer_than_a_batch_of_a_model_without_a_limit_is_cut(make):
@@ -145,7 +145,7 @@ def test_a_context_without_room_for_a_text_is_refused(shared):
 
 def test_words_are_all_tokens_but_the_last_of_each_text(shared):
     data = EncodedCorpus(np.array([1, 2, 1, 1], np.int32), np.array([0, 3, 4]))
-    assert word_places(data).tolist() == [0, 1]
+    assert word_positions(data).tolist() == [0, 1]
     assert list(read(shared["gpt2"], pack([]))) == []
     assert list(read(shared["gpt2"], random_texts([3]), [])) == []
 

@@ -40,7 +40,7 @@ from vestige.models.folders import (
     require_model,
     sha256,
 )
-from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device, placed
+from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device, single_device
 from vestige.models.recurrent_network import (
     GRUConfig,
     GRULanguageModel,
@@ -154,7 +154,7 @@ def load_model(
     """
     if not Path(path).exists():
         refuse_endpoint(path)
-    where, folder = placed(device), model_folder(path)
+    where, folder = single_device(device), model_folder(path)
     model = _ours(folder)
     if model is None and (folder / ADAPTER_CONFIG).is_file():
         from vestige.models.lora import load_adapter

@@ -30,7 +30,7 @@ from vestige.models.folders import (
     weight_files,
 )
 from vestige.models.foreign_files import PACKED, gguf_weights
-from vestige.models.protocols import LanguageModel, length_limit, placed
+from vestige.models.protocols import LanguageModel, length_limit, single_device
 from vestige.models.shared_ids import SharedVocabulary
 from vestige.models.token_statistics import CachedOutputs, Texts, TokenStatistics
 from vestige.monitor import Monitor
@@ -202,7 +202,7 @@ class Snapshots:
             ModelError: one cannot be read.
             IncompatibleModels: a token id stands for different texts.
         """
-        reader = Reader(device, common_dtype(list(given.values()), placed(device)), monitor)
+        reader = Reader(device, common_dtype(list(given.values()), single_device(device)), monitor)
         loaded: dict[str, LanguageModel] = {}
         models: dict[str, LanguageModel] = {}
         for role, one in given.items():

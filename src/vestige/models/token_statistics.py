@@ -29,7 +29,7 @@ from vestige.errors import RunError
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
 from vestige.models.prefix import Context
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.reading import pack, require_uncut
+from vestige.models.reading import pack, require_within_limit
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster
 from vestige.store import KEPT, Store
@@ -81,7 +81,7 @@ def token_statistics(
 ) -> TokenStatistics:
     """Statistics of every token, from one pass over texts of ids, by a model in evaluation mode."""
     packed = pack(texts)
-    require_uncut(model, packed)
+    require_within_limit(model, packed)
     statistics = [moments, log_prob, rank, *([top(likeliest)] if likeliest else [])]
     context = Context(model.first_token)
     columns = measure(model, packed, statistics, context=context, progress=progress)

@@ -33,7 +33,7 @@ from vestige.models.reading import (
     Ids,
     evaluation_mode,
     pack,
-    places_of,
+    target_positions,
     texts_at,
 )
 from vestige.models.seq2seq import Decoder, Seq2SeqModel, after_sources
@@ -137,7 +137,7 @@ def evaluate(
     # A row begins with the last token of the row before.
     rows = pack([data.tokens[start : start + length + 1] for start in range(0, n - 1, length)])
     window = None if model.carries_state else sequence_length
-    places = places_of(rows, context=NO_CONTEXT)
+    places = target_positions(rows, context=NO_CONTEXT)
     return _scores(model, rows, places, context=NO_CONTEXT, max_length=window).evaluation()
 
 
