@@ -129,9 +129,9 @@ class Session:
 
     def record_model(self, role: str, given: object, loaded: Any) -> None:
         """Record a model that the verb opened itself."""
-        from vestige.models.folders import of_model
+        from vestige.models.folders import model_record
 
-        self.models[role] = of_model(given, loaded)
+        self.models[role] = model_record(given, loaded)
 
     def corpus(self, role: str, given: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
         """A corpus, read from a path unless it is one.
@@ -145,13 +145,13 @@ class Session:
             DataError: it cannot be read.
         """
         from vestige.data.formats.reading import read_source
-        from vestige.models.folders import of_corpus
+        from vestige.models.folders import corpus_record
 
         if isinstance(given, str | PathLike):
             corpus = read_source(fspath(given), **columns)
         else:
             corpus = given
-        self.data[role] = of_corpus(given, corpus)
+        self.data[role] = corpus_record(given, corpus)
         return corpus
 
     def lines(self, given: "str | PathLike[str] | Sequence[str]", *, one: str) -> list[str]:

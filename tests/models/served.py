@@ -12,7 +12,7 @@ import torch
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.remote.server import Endpoint
-from vestige.models.remote.tokens import echoed, ends
+from vestige.models.remote.tokens import echo_tokens, token_ends
 from vestige.models.shown_statistics import shown_statistics
 
 KEY = "sk-never-to-be-written-0123456789"
@@ -31,8 +31,8 @@ def network(vocabulary, *, seed=0):
 
 def endpoint_statistics(endpoint, access, texts, vocabulary, *, likeliest=20):
     """What a server says of every token of some texts, over the tokens of a vocabulary."""
-    cuts, ids = [ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
-    shown = echoed(endpoint, access, texts)
+    cuts, ids = [token_ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
+    shown = echo_tokens(endpoint, access, texts)
     return shown_statistics(texts, shown, cuts, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
 
 

@@ -8,8 +8,8 @@ import pytest
 from tests.models.served import Served, Shifted, endpoint_statistics, network, serving
 from vestige.errors import ModelError
 from vestige.models.remote.openai import ShownToken
-from vestige.models.remote.probe import CALLS, EndpointAccess, drawn_sentence, probe
-from vestige.models.remote.tokens import EndpointWords, by_ours, echoed
+from vestige.models.remote.probe import CALLS, EndpointAccess, probe, random_sentence
+from vestige.models.remote.tokens import EndpointWords, align_tokens, echo_tokens
 from vestige.models.token_statistics import token_statistics
 from vestige.models.top_k import Context
 
@@ -126,7 +126,7 @@ CUTS = {
 @pytest.mark.parametrize("case", CUTS)
 def test_tokens_are_added_up_over_ours_or_unknown(case):
     text, pieces, ends, expected = CUTS[case]
-    found = by_ours(text, [ShownToken(piece, -1.0) for piece in pieces], ends)
+    found = align_tokens(text, [ShownToken(piece, -1.0) for piece in pieces], ends)
     told = [None if math.isnan(value) else value for value, _ in found]
     assert told[: len(expected)] == expected
 
@@ -136,7 +136,7 @@ def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opene
     with serving(Shifted(model)) as url:
         endpoint = opened(url)
         access = probe(endpoint)
-        (tokens,) = echoed(endpoint, access, [PANGRAM])
+        (tokens,) = echo_tokens(endpoint, access, [PANGRAM])
     assert access.echo == "shifted"
     ids = model.vocabulary.encode(PANGRAM)
     rows = Served(model).log_probs(ids)
@@ -146,7 +146,7 @@ def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opene
 
 
 def test_the_control_sentence_is_another_one_for_each_endpoint():
-    drawn = {drawn_sentence() for _ in range(50)}
+    drawn = {random_sentence() for _ in range(50)}
     assert len(drawn) > 45
     assert all(7 < len(one.split()) < 16 for one in drawn)
 

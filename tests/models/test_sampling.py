@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vestige.models.sampling import drawn, sample
+from vestige.models.sampling import sample, sampled_columns
 from vestige.models.table import TableModel
 
 SIZE = 5
@@ -103,12 +103,12 @@ def test_settings_out_of_range_are_refused(bad):
 def test_draws_are_where_the_cumulated_probabilities_exceed_the_chance(width):
     made = torch.Generator().manual_seed(width)
     shares = torch.rand(400, width, generator=made) ** 8
-    shares[::3, width // 2 :] = 0  # nothing behind: never drawn
+    shares[::3, width // 2 :] = 0  # nothing behind: never sampled
     shares[1::3, : width // 3] = 0
     chance = torch.rand(400, generator=made, dtype=torch.float64)
     chance[:3] = 1
     chance[3:6] = 0
-    found = drawn(shares, chance)
+    found = sampled_columns(shares, chance)
     heap = np.cumsum(shares.double().numpy(), axis=1)
     wanted = chance.numpy() * heap[:, -1]
     assert (shares.gather(1, found[:, None]) > 0).all()

@@ -38,10 +38,10 @@ from vestige.models.checkpoints import (
     save_model,
 )
 from vestige.models.folders import (
+    corpus_record,
     fingerprint,
-    of_corpus,
-    of_model,
-    of_network,
+    model_record,
+    network_record,
     replacing,
     sha256_of,
     weight_files,
@@ -363,37 +363,37 @@ def test_a_model_is_recorded_with_path_hash_and_parameters(shared, saved):
     [weights] = saved.glob("*.safetensors")
     expected = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert sha256_of(saved) == sha256_of(str(saved)) == expected
-    by_path, by_object = of_model(saved, model), of_model(model, model)
+    by_path, by_object = model_record(saved, model), model_record(model, model)
     assert (by_path.pop("path"), by_object.pop("path")) == (str(saved), None)
     assert (by_path.pop("sha256"), by_object.pop("sha256")) == (expected, sha256_of(model))
     assert by_path == by_object
     e, h, v = 8, 12, 20
     layers = 4 * h * (e + h) + 8 * h + 4 * h * (h + h) + 8 * h
     assert by_path["parameters"] == v * e + layers + h * v + v
-    assert of_model(None, shared["table"])["parameters"] == 0
-    told = of_network(model)
+    assert model_record(None, shared["table"])["parameters"] == 0
+    told = network_record(model)
     assert (told["tokens"], told["hidden_size"], told["layers"]) == (20, 12, 2)
     assert told["vocabulary"] == model.vocabulary.fingerprint()
     assert "sha256" not in told
     named = {"architecture", "parameters", "vocabulary", "tokens"}
-    assert set(of_network(shared["table"])) == named
+    assert set(network_record(shared["table"])) == named
 
 
 def test_an_adapter_is_recorded_with_its_base_and_an_object_by_its_class(make, saved, words):
     model = make["lstm"]()
     model.base = str(saved)
     base = {"path": str(saved), "sha256": sha256_of(saved)}
-    assert of_model(saved, model)["base"] == base
+    assert model_record(saved, model)["base"] == base
 
     class Own(torch.nn.Module):
         vocabulary = words
 
-    assert of_model(None, Own())["architecture"] == "Own"
+    assert model_record(None, Own())["architecture"] == "Own"
 
 
 def test_a_corpus_is_recorded_by_size_and_content_and_by_path_where_it_has_one():
     one, other = (Corpus.from_texts(texts) for texts in (["a b", "c"], ["a b", "d"]))
-    assert of_corpus(Path("x"), one) == {**of_corpus(one, one), "path": "x"}
-    assert of_corpus(one, one)["path"] is None
-    assert of_corpus(one, one)["documents"] == 2
-    assert of_corpus(one, one)["sha256"] != of_corpus(other, other)["sha256"]
+    assert corpus_record(Path("x"), one) == {**corpus_record(one, one), "path": "x"}
+    assert corpus_record(one, one)["path"] is None
+    assert corpus_record(one, one)["documents"] == 2
+    assert corpus_record(one, one)["sha256"] != corpus_record(other, other)["sha256"]

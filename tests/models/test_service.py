@@ -92,11 +92,10 @@ def test_attempts_count_against_the_budget():
 
 def test_pauses_grow_up_to_a_bound():
     pauses = []
-    growing = {"attempts": 6, "pause": 1, "growth": 3, "longest_pause": 20}
-    model = service(Failing(0, 1, 2, 3, 4), pauses=pauses, **growing)
+    model = service(Failing(*range(8)), pauses=pauses, attempts=9)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
-    assert pauses == [1, 3, 9, 20, 20]
-    assert counted(model, "calls", "retries", "failures", "unanswered") == (6, 5, 5, 0)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert counted(model, "calls", "retries", "failures", "unanswered") == (9, 8, 8, 0)
     assert list(RetryPolicy(attempts=10_000).pauses())[-2:] == [60, None]
 
 
@@ -123,7 +122,7 @@ def test_slow_calls_are_left_behind_and_errors_within_a_timeout_are_the_callable
         time.sleep(0.5 if len(calls) == 1 else 0)
         return good(asked)
 
-    model = service(slow_at_first, timeout=0.1, pause=0)
+    model = service(slow_at_first, timeout=0.1)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
     assert counted(model, "timeouts", "failures", "retries") == (1, 1, 1)
     assert 0.1 <= model.statistics.seconds < 0.5
@@ -239,9 +238,6 @@ def test_answers_that_are_no_lists_of_words_are_named(given, message):
         (ServiceModel, "budget", -1),
         (RetryPolicy, "at_once", 0),
         (RetryPolicy, "attempts", 0),
-        (RetryPolicy, "growth", 0.5),
-        *((RetryPolicy, "pause", value) for value in (-1, math.inf)),
-        (RetryPolicy, "longest_pause", math.nan),
         *((RetryPolicy, "timeout", value) for value in (0, math.inf)),
         (RetryPolicy, "give_up_after", 0),
     ],

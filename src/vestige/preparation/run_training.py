@@ -79,17 +79,17 @@ def record(run: Session, texts: Texts, model: Any) -> None:
     """Record the models and texts of a training."""
     given = run.arguments
     start, data, other = (given.get(name) for name in ("from_", "data", "validation"))
-    trained = run.models["trained"] = folders.of_network(model)
+    trained = run.models["trained"] = folders.network_record(model)
     if hasattr(model, "source_vocabulary"):
         trained["source_vocabulary"] = model.source_vocabulary.fingerprint()
     if start is not None:
-        run.models["from"] = folders.of_model(start, model if is_path(start) else start)
-    run.data["training"] = folders.of_corpus(data, texts.training)
+        run.models["from"] = folders.model_record(start, model if is_path(start) else start)
+    run.data["training"] = folders.corpus_record(data, texts.training)
     if len(texts.held):
         held = data if other is None else other
-        run.data["validation"] = folders.of_corpus(held, texts.held)
+        run.data["validation"] = folders.corpus_record(held, texts.held)
     if texts.test:
-        run.data["test"] = folders.of_corpus(data, texts.test)
+        run.data["test"] = folders.corpus_record(data, texts.test)
     if isinstance(texts.planted, SecretManifest):
         run.data["planted"] = {"sha256": texts.planted.sha256}
 

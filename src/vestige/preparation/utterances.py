@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.utterances import Labels
 from vestige.models.checkpoints import load_intent_slot
-from vestige.models.folders import ANSWERS, DESCRIPTION, model_folder
+from vestige.models.folders import DESCRIPTION, LABELS, model_folder
 from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.protocols import choose_device
 from vestige.models.white_box import IntentSlotNetwork
@@ -119,7 +119,7 @@ def _continued_intent_slot(run: Session, texts: Texts, start: Any) -> IntentSlot
     """The model to continue: a copy of a loaded one, or a new one on an encoder's folder."""
     if is_path(start):
         folder = model_folder(fspath(start))
-        if not any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
+        if not any((folder / name).is_file() for name in (DESCRIPTION, LABELS)):
             labels = labels_of(texts)
             return new_encoder(fspath(start), labels.intents, labels.tags, seed=run.seed)
     network: IntentSlotNetwork = loaded(start, load_intent_slot, "cpu")

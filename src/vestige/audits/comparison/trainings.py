@@ -189,7 +189,7 @@ def _run(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
     """Raise ValueError unless the trainings of one name differ in their seed, and only in it."""
-    from vestige.models.folders import of_model
+    from vestige.models.folders import model_record
 
     first, weights = trainings[0], dict[str, TrainedModel]()
     for one in trainings if len(trainings) > 1 else ():
@@ -200,7 +200,7 @@ def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
                     f"trainings of the name {one.name!r} must differ in their seed alone, got "
                     f"{key} {made.get(key)!r} in {first.where} and {own.get(key)!r} in {one.where}"
                 )
-        same = weights.setdefault(str(of_model(one.source, one.model)["sha256"]), one)
+        same = weights.setdefault(str(model_record(one.source, one.model)["sha256"]), one)
         if same is not one:
             raise ValueError(
                 f"trainings of the name {one.name!r} must have different seeds, got the same "

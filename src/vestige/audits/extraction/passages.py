@@ -19,9 +19,15 @@ from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, listed_texts
 from vestige.models.remote.options import is_endpoint
-from vestige.models.remote.tokens import places
+from vestige.models.remote.tokens import token_starts
 from vestige.models.served_texts import ServedTexts
-from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
+from vestige.models.shown_statistics import (
+    known_tokens,
+    piece_ids,
+    select_tokens,
+    shown_statistics,
+    split_by_list,
+)
 from vestige.models.snapshots import Snapshots
 from vestige.models.token_statistics import CachedOutputs, cached_outputs
 from vestige.results import Result
@@ -124,9 +130,11 @@ class _Server:
         texts = list(chain.from_iterable(lists.compared.values()))
         self._served.log_cost(texts, run.monitor)
         shown = self._served.shown_by("target", texts, outputs)
-        cuts = [sorted({*places(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)]
+        cuts = [
+            sorted({*token_starts(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)
+        ]
         most = self._served.accesses["target"].shown
-        found = shown_statistics(texts, shown, cuts, ids=numbered(texts, cuts), likeliest=most)
+        found = shown_statistics(texts, shown, cuts, ids=piece_ids(texts, cuts), likeliest=most)
         unknown = np.isnan(found.likeliest_log_probs[:, 0])
         unknown[found.offsets[:-1]] = False
         if unknown.any():
@@ -139,9 +147,11 @@ class _Server:
         self.top_k = min(how.top_k, most)
         ranked = replace(found, ranks=np.where(found.ranks < 1, most + 1, found.ranks))
         counts = {role: len(corpus) for role, corpus in lists.compared.items()}
-        split = by_list(counts, {"target": ranked})
+        split = split_by_list(counts, {"target": ranked})
         self.statistics = {role: own["target"] for role, own in split.items()}
-        self.known = {role: only(own["target"], known_by_all(own)) for role, own in split.items()}
+        self.known = {
+            role: select_tokens(own["target"], known_tokens(own)) for role, own in split.items()
+        }
         # A server shows nothing of the first token of a text.
         every = self.statistics["texts"].log_probs.size - counts["texts"]
         self.read = (self.known["texts"].log_probs.size, every)

@@ -32,7 +32,7 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.metrics.estimates import Floats
 from vestige.metrics.listed import CutScores, Whole, ladder
-from vestige.models.folders import of_model
+from vestige.models.folders import model_record
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_callable_name, is_endpoint
 from vestige.models.served_texts import ServedTexts
@@ -302,7 +302,9 @@ def _learned(
     learned_from: list[Shadow] = []
     log_probs: dict[str, list[NDArray[np.float32]]] = {role: [] for role in audited.lists}
     for number, one in enumerate(shadows, start=1):
-        of_shadow = partial(read, one.model, f"shadow {number}", of_model(one.directory, one.model))
+        of_shadow = partial(
+            read, one.model, f"shadow {number}", model_record(one.directory, one.model)
+        )
         members = np.isin(np.arange(len(texts)), one.members)
         learned_from.append(Shadow(of_shadow("shadow_texts", shown), base, members))
         for role, own in log_probs.items():

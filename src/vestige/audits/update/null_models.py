@@ -22,9 +22,9 @@ from vestige.audits.update.plan import duration
 from vestige.data.writing import claimed, vacant
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
-from vestige.models.lora import stretch, weight_change
+from vestige.models.lora import scale_update, weight_change
 from vestige.models.shared_ids import SharedIds, SharedVocabulary
-from vestige.models.snapshots import Snapshots, shown
+from vestige.models.snapshots import Snapshots, source_name
 from vestige.session import Session
 from vestige.store import KEPT
 from vestige.training.directory import CHECKPOINT, IDENTITY, MODEL
@@ -50,8 +50,8 @@ def null_hashes(given: ModelsLike, *, unlike: Sequence[ModelLike]) -> dict[str, 
     for model in (model for one in several for model in _models_in(one)):
         if (weights := sha256_of(model)) in known:
             raise ValueError(
-                f"`null` must be a training of its own, got {shown(model)}, which has the "
-                f"weights of {shown(known[weights])}. `clean` trains null models"
+                f"`null` must be a training of its own, got {source_name(model)}, which has the "
+                f"weights of {source_name(known[weights])}. `clean` trains null models"
             )
         known[weights] = nulls[weights] = model
     return nulls
@@ -81,7 +81,7 @@ def opened(
     if LIKE[0] <= own / moved < 1:
         if not isinstance(given, str | PathLike):
             null = deepcopy(null)
-        stretch(_unwrapped(before), _unwrapped(null), moved / own)
+        scale_update(_unwrapped(before), _unwrapped(null), moved / own)
     return null, own / moved
 
 
@@ -118,11 +118,11 @@ def trained(
             a defence.
     """
     if not isinstance(after, str | PathLike):
-        raise ValueError(f"`clean` needs the folder of `after`, got {shown(after)}")
+        raise ValueError(f"`clean` needs the folder of `after`, got {source_name(after)}")
     corpus = run.corpus("clean", clean, **columns)
     with _folder(run.out) as folder:
         places = [folder / f"null-{n:02}" for n in range(number)]
-        _train(run, before, Path(after), corpus, places, options, name=shown(clean))
+        _train(run, before, Path(after), corpus, places, options, name=source_name(clean))
         yield places
 
 

@@ -28,7 +28,7 @@ NEEDED = round(1 / LEVEL) - 1
 LIKE = (0.7, 2.0)
 """How far null models may move the weights, as a multiple of the update's change. One that moved
 them less, but at least this far, is moved as far as the update before it is searched
-(`models.lora.stretch`): otherwise its scores are too low, and clean updates are found too
+(`models.lora.scale_update`): otherwise its scores are too low, and clean updates are found too
 often. Those that moved farther hide what the update promoted
 (`benchmarks/error_rates_models.py`)."""
 
