@@ -100,7 +100,9 @@ def read_pretrained(
             count = (gguf_weights(weights[0]) if gguf else held_numbers(weights)).total()
             build = partial(kind.from_config, config)
             require_filled(count, build, dtype=dtype, device=device)
-        device_map = None if device == CPU else {"": device} if device else "balanced"
+        device_map: Any = "balanced"
+        if device is not None:
+            device_map = None if device.type == "cpu" else {"": device}
         with _quiet_transformers():  # the report is checked below
             network, report = kind.from_pretrained(
                 folder,

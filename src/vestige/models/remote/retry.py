@@ -7,7 +7,6 @@ from typing import Any
 
 from vestige import _validate
 
-
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 """Seconds before the second attempt, and at most; each pause is twice as long as the one before."""
 
