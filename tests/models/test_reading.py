@@ -10,7 +10,7 @@ from tests.models.conftest import random_texts
 from vestige.data.encoded import EncodedCorpus
 from vestige.models.key_value_cache import KeysAndValues
 from vestige.models.predictions import log_prob, measure, rank, text_log_probs, word_ranks
-from vestige.models.prefix import Context, PrefixedModel
+from vestige.models.prefix import PrefixedModel, ReadContext
 from vestige.models.reading import NO_CONTEXT, pack, read, word_positions
 
 TEXTS = [[5, 9, 3, 7, 4], [5, 9, 3, 2], [8, 1, 1, 6], [7, 7], [3]]
@@ -132,7 +132,7 @@ def test_a_text_has_the_context_that_it_is_given(shared, name):
     np.testing.assert_allclose(found, expected, rtol=1e-4)
     with pytest.raises(ValueError, match="first token of a text without context"):
         measure(model, data, [rank], [0], context=NO_CONTEXT)
-    found = measure(model, data, [log_prob], context=Context(7))["log_probs"]
+    found = measure(model, data, [log_prob], context=ReadContext(7))["log_probs"]
     longer = pack([[7, *data.document(index)] for index in range(3)])
     again = measure(model, longer, [log_prob], context=NO_CONTEXT)["log_probs"]
     np.testing.assert_allclose(found, again, rtol=1e-5)
@@ -140,7 +140,7 @@ def test_a_text_has_the_context_that_it_is_given(shared, name):
 
 def test_a_context_without_room_for_a_text_is_refused(shared):
     with pytest.raises(ValueError, match="context must be shorter than the model's 12 tokens"):
-        list(read(shared["gpt2"], random_texts([3]), context=Context(3, length=12)))
+        list(read(shared["gpt2"], random_texts([3]), context=ReadContext(3, length=12)))
 
 
 def test_words_are_all_tokens_but_the_last_of_each_text(shared):

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.models.largest import largest
-from vestige.models.prefix import Context
+from vestige.models.prefix import ReadContext
 from vestige.models.ranks import LinearRanks, not_finite_error
 from vestige.models.reading import (
     ON_GPU,
@@ -159,7 +159,7 @@ def measure(
     statistics: Sequence[Statistic],
     positions: ArrayLike | None = None,
     *,
-    context: Context | None = None,
+    context: ReadContext | None = None,
     progress: Progress | None = None,
     **reading: Any,
 ) -> dict[str, NDArray[Any]]:
@@ -187,8 +187,8 @@ def measure(
 
 
 def reader_inputs(
-    model: Any, texts: EncodedCorpus | EncodedPairs, context: Context | None = None
-) -> tuple[Any, EncodedCorpus, Context | None]:
+    model: Any, texts: EncodedCorpus | EncodedPairs, context: ReadContext | None = None
+) -> tuple[Any, EncodedCorpus, ReadContext | None]:
     """Model, texts and context for `read`; for pairs: decoder, targets and their sources."""
     if not isinstance(texts, EncodedPairs):
         return model, texts, context
@@ -307,7 +307,7 @@ def log_probs_of(model: Any, texts: Sequence[Sequence[int]]) -> list[NDArray[np.
 
 
 def _sums(
-    model: Any, texts: EncodedCorpus, context: Context | None, first: NDArray[np.float32]
+    model: Any, texts: EncodedCorpus, context: ReadContext | None, first: NDArray[np.float32]
 ) -> NDArray[np.float64]:
     """(n,) log-probabilities of texts, from those of all first tokens (v,)."""
     require_ids(model.vocab_size, texts=texts)

@@ -21,7 +21,7 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Context:
+class ReadContext:
     """What a model has read before each text.
 
     Attributes:
@@ -71,18 +71,18 @@ class PrefixedModel:
         return None if longest is None else longest - len(self.prefix)
 
     @cached_property
-    def context(self) -> Context:
+    def context(self) -> ReadContext:
         """The prefix, read once, for models that `read` reads as whole texts."""
         *before, last = self.prefix
         length = len(before) + (not self.anywhere)
         if not length:
-            return Context(last)
+            return ReadContext(last)
         with torch.no_grad():
             state: Any = self.model.start(1, anywhere=self.anywhere)
             if before:
                 state = self.model.read(state, torch.tensor([before], device=self.device))
         zero = torch.zeros(1, dtype=torch.int64, device=self.device)
-        return Context(last, lambda texts: state[zero.expand(len(texts))], length)
+        return ReadContext(last, lambda texts: state[zero.expand(len(texts))], length)
 
     def start(self, n: int, *, anywhere: bool = False) -> State:
         if anywhere:

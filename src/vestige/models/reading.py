@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
-from vestige.models.prefix import Context, PrefixedModel
+from vestige.models.prefix import PrefixedModel, ReadContext
 from vestige.models.protocols import TwoParts, require_evaluation
 
 Ids = NDArray[np.int64]
@@ -36,7 +36,7 @@ RECURRENT_ROWS = 64
 """Fewest texts that a recurrent model reads together: smaller products are inefficient."""
 
 
-NO_CONTEXT = Context(None)
+NO_CONTEXT = ReadContext(None)
 """For texts from the middle of longer ones: the first token is read and not predicted."""
 
 
@@ -61,7 +61,7 @@ def read(
     texts: EncodedCorpus,
     positions: ArrayLike | None = None,
     *,
-    context: Context | None = None,
+    context: ReadContext | None = None,
     max_length: int | None = None,
     batch_tokens: int | None = None,
 ) -> Iterator[Span]:
@@ -91,7 +91,7 @@ def read(
     if isinstance(model, TwoParts) or context is not None:
         require_evaluation(model)
     if isinstance(model, TwoParts):
-        context = Context(model.first_token) if context is None else context
+        context = ReadContext(model.first_token) if context is None else context
         if not model.separate_head:
             batch_tokens = min(batch_tokens, max(1, factor * LOGITS // model.vocab_size))
     limit = _piece_length(model, context, max_length, batch_tokens)
@@ -116,7 +116,7 @@ def head_of(model: Any) -> Callable[[Any], Tensor]:
 
 
 @torch.no_grad()
-def read_beginning(model: Any) -> tuple[Context | None, Tensor]:
+def read_beginning(model: Any) -> tuple[ReadContext | None, Tensor]:
     """A context for the later tokens of texts, and the logits (1, v) of all first tokens.
 
     What precedes the texts is read once. A model without `TwoParts` gets no context.
@@ -127,7 +127,7 @@ def read_beginning(model: Any) -> tuple[Context | None, Tensor]:
         return None, logits
     zero = torch.zeros(1, dtype=torch.int64, device=model.device)
     length = int(getattr(state, "length", 0))
-    return Context(None, lambda texts: state[zero.expand(len(texts))], length), logits
+    return ReadContext(None, lambda texts: state[zero.expand(len(texts))], length), logits
 
 
 def unprefixed(model: Any) -> Any:
@@ -142,7 +142,7 @@ def pack(texts: Sequence[Sequence[int] | NDArray[np.int32]]) -> EncodedCorpus:
 
 
 def target_positions(
-    texts: EncodedCorpus, positions: ArrayLike | None = None, *, context: Context | None = None
+    texts: EncodedCorpus, positions: ArrayLike | None = None, *, context: ReadContext | None = None
 ) -> Ids:
     """(m,) positions in `texts.tokens`, in the given order: from a mask or positions, or all.
 
@@ -233,7 +233,7 @@ class _Pieces:
 
 
 def _piece_length(
-    model: Any, context: Context | None, max_length: int | None, batch_tokens: int
+    model: Any, context: ReadContext | None, max_length: int | None, batch_tokens: int
 ) -> int | None:
     """Most predicted tokens of a piece; None: no limit."""
     longest: int | None = getattr(model, "longest", None)
@@ -254,7 +254,7 @@ def _smallest(*limits: int | None) -> int | None:
 
 
 def _cut_texts(
-    texts: EncodedCorpus, wanted: Ids, context: Context | None, limit: int | None
+    texts: EncodedCorpus, wanted: Ids, context: ReadContext | None, limit: int | None
 ) -> _Pieces:
     text = texts_at(texts, wanted)
     text_starts = texts.offsets[text] + (context is not None and context.token is None)
@@ -290,7 +290,7 @@ def _read_whole(
     tokens: NDArray[np.int32],
     is_wanted: NDArray[np.bool_],
     batch: _Pieces,
-    context: Context,
+    context: ReadContext,
     window: int,
 ) -> Iterator[Span]:
     """Read a batch with the model's body, window by window, without pieces that have ended."""
@@ -317,7 +317,7 @@ def _read_stepwise(
     tokens: NDArray[np.int32],
     is_wanted: NDArray[np.bool_],
     batch: _Pieces,
-    context: Context | None,
+    context: ReadContext | None,
 ) -> Iterator[Span]:
     """Read a batch token by token; the spans hold states of the model."""
     at_text_start = context is None and bool(batch.begins_text[0])

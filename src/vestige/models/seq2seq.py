@@ -22,7 +22,7 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.prefix import Context, Ids
+from vestige.models.prefix import Ids, ReadContext
 from vestige.models.protocols import BodyAndHead, Network, require_evaluation
 from vestige.models.recurrent_network import Layers, RecurrentState, check_widths, run_layers
 
@@ -248,7 +248,7 @@ class Decoder(BodyAndHead):
         return attended
 
 
-def after_sources(model: Seq2SeqModel, sources: EncodedCorpus) -> tuple[Decoder, Context]:
+def after_sources(model: Seq2SeqModel, sources: EncodedCorpus) -> tuple[Decoder, ReadContext]:
     """The decoder and a context with the sources of targets; equal lengths are read together.
 
     Raises:
@@ -268,4 +268,4 @@ def after_sources(model: Seq2SeqModel, sources: EncodedCorpus) -> tuple[Decoder,
         ids = torch.from_numpy(sources.tokens[positions].astype(np.int64)).to(model.device)
         return model.encoded(ids)
 
-    return Decoder(model), Context(model.first_token, state, groups=lengths)
+    return Decoder(model), ReadContext(model.first_token, state, groups=lengths)

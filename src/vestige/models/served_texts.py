@@ -11,7 +11,7 @@ characters.
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,8 +29,8 @@ from vestige.models.remote.tokens import echo_tokens, token_ends, token_starts
 from vestige.models.shown_statistics import (
     BASE_LIKELIEST,
     known_tokens,
-    piece_ids,
     select_tokens,
+    server_pieces,
     shown_statistics,
     split_by_list,
     with_expected,
@@ -192,7 +192,7 @@ class ServedTexts:
             self.spent[key] = round(totals[name], 3)
         self.accesses[role] = access
         path = {"path": str(endpoint.address), "architecture": "endpoint"}
-        self.recorded[role] = {**path, **access.summary()}
+        self.recorded[role] = {**path, **asdict(access)}
 
     def shown_by(
         self, role: str, texts: Sequence[str], outputs: CachedOutputs
@@ -227,11 +227,7 @@ class ServedTexts:
         """Statistics of all texts, by role."""
         target_tokens = shown[self.target]
         if self.local is None:
-            cuts = [
-                sorted(set(token_starts(text, tokens)) - {0})
-                for text, tokens in zip(texts, target_tokens, strict=True)
-            ]
-            ids = piece_ids(texts, cuts)
+            cuts, ids = server_pieces(texts, target_tokens)
             return {
                 role: shown_statistics(texts, tokens, cuts, ids=ids)
                 for role, tokens in shown.items()

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.remote.openai import ShownToken
-from vestige.models.remote.tokens import align_tokens
+from vestige.models.remote.tokens import align_tokens, token_starts
 from vestige.models.token_statistics import TokenStatistics, first_tokens
 
 BASE_LIKELIEST = 100
@@ -80,10 +80,16 @@ def shown_statistics(
     return result
 
 
-def piece_ids(texts: Sequence[str], cuts: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Ids for pieces of text that end at `cuts`; equal pieces get the same id."""
+def server_pieces(
+    texts: Sequence[str], shown: Sequence[Sequence[ShownToken]]
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Where the server's tokens end in texts, and their ids: equal pieces of text have one id."""
+    cuts = [
+        sorted(set(token_starts(text, tokens)) - {0})
+        for text, tokens in zip(texts, shown, strict=True)
+    ]
     ids: dict[str, int] = {}
-    return [
+    return cuts, [
         [ids.setdefault(text[a:b], len(ids)) for a, b in pairwise([0, *text_cuts])]
         for text, text_cuts in zip(texts, cuts, strict=True)
     ]

@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige.errors import RunError
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
-from vestige.models.prefix import Context
+from vestige.models.prefix import ReadContext
 from vestige.models.protocols import LanguageModel, choose_device
 from vestige.models.reading import pack, require_within_limit
 from vestige.monitor import Monitor
@@ -82,7 +82,7 @@ def token_statistics(
     packed = pack(texts)
     require_within_limit(model, packed)
     statistics = [moments, log_prob, rank, *([top(likeliest)] if likeliest else [])]
-    context = Context(model.first_token)
+    context = ReadContext(model.first_token)
     columns = measure(model, packed, statistics, context=context, progress=progress)
     empty = (len(packed.tokens), 0)
     columns.setdefault("likeliest", np.empty(empty, np.int32))

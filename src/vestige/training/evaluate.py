@@ -26,7 +26,7 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import TrainingError
 from vestige.metrics.estimates import Estimate, columns, ratio_of_sums
 from vestige.models.predictions import correct, log_prob, measure
-from vestige.models.prefix import Context
+from vestige.models.prefix import ReadContext
 from vestige.models.protocols import LanguageModel
 from vestige.models.reading import (
     NO_CONTEXT,
@@ -151,7 +151,7 @@ def score_documents(
     TrainingError if no document has a word.
     """
     positions = _word_positions(data)
-    context = Context(model.first_token)
+    context = ReadContext(model.first_token)
     return _scores(model, data, positions, context=context, max_length=sequence_length)
 
 
@@ -173,7 +173,7 @@ def _scores(
     data: EncodedCorpus,
     positions: Ids,
     *,
-    context: Context,
+    context: ReadContext,
     max_length: int | None = None,
 ) -> DocumentScores:
     with evaluation_mode(model):

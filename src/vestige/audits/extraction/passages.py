@@ -19,12 +19,11 @@ from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, listed_texts
 from vestige.models.remote.options import is_endpoint
-from vestige.models.remote.tokens import token_starts
 from vestige.models.served_texts import ServedTexts
 from vestige.models.shown_statistics import (
     known_tokens,
-    piece_ids,
     select_tokens,
+    server_pieces,
     shown_statistics,
     split_by_list,
 )
@@ -130,11 +129,9 @@ class _Server:
         texts = list(chain.from_iterable(lists.compared.values()))
         self._served.log_cost(texts, run.monitor)
         shown = self._served.shown_by("target", texts, outputs)
-        cuts = [
-            sorted({*token_starts(text, own)} - {0}) for text, own in zip(texts, shown, strict=True)
-        ]
+        cuts, ids = server_pieces(texts, shown)
         most = self._served.accesses["target"].shown
-        found = shown_statistics(texts, shown, cuts, ids=piece_ids(texts, cuts), likeliest=most)
+        found = shown_statistics(texts, shown, cuts, ids=ids, likeliest=most)
         unknown = np.isnan(found.likeliest_log_probs[:, 0])
         unknown[found.offsets[:-1]] = False
         if unknown.any():

@@ -55,9 +55,6 @@ class EndpointAccess:
     together: bool
     model: str = ""
 
-    def summary(self) -> dict[str, Any]:
-        return asdict(self)
-
     def sentences(self) -> list[str]:
         """Its abilities and what an audit loses, one sentence each."""
         chat = self.kind == "chat"
@@ -86,8 +83,8 @@ _ECHO_SENTENCES: dict[Echo, str] = {
     "right": "It returns the log-probability of every token of a prompt: one call per text.",
     "shifted": "It returns the most probable tokens at each position of a prompt: one call per "
     "text, but only those tokens have a log-probability.",
-    "no": "It does not return log-probabilities of prompt tokens: it can be asked about words "
-    "(membership --unit user), not about whole texts.",
+    "no": "It does not return log-probabilities of prompt tokens: it can be queried for words "
+    "(membership --unit user), not for whole texts.",
 }
 
 
