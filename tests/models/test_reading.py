@@ -50,7 +50,7 @@ def test_a_prefix_is_read_once(model, monkeypatch):
     passes, forward = [], torch.nn.Embedding.forward
 
     def counted(self, ids):
-        if self is model._plain().get_input_embeddings():
+        if self is model._base_network().get_input_embeddings():
             passes.append(tuple(ids.shape))
         return forward(self, ids)
 

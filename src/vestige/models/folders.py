@@ -69,7 +69,7 @@ def replacing(directory: Path) -> Iterator[Path]:
         ) from error
 
 
-def current_directory(directory: Path) -> Path:
+def existing_directory(directory: Path) -> Path:
     """The directory, or its predecessor after a kill between the two renames."""
     old = _hidden_name(directory.absolute())
     return old if not directory.exists() and old.is_dir() else directory
@@ -77,8 +77,8 @@ def current_directory(directory: Path) -> Path:
 
 def model_folder(path: str | Path) -> Path:
     """Folder of the files of a model: `path`, or `path`/model in the output of a training."""
-    folder = current_directory(Path(path))
-    inner = current_directory(folder / "model")
+    folder = existing_directory(Path(path))
+    inner = existing_directory(folder / "model")
     return inner if inner.is_dir() and not _has_description(folder) else folder
 
 
@@ -139,7 +139,7 @@ def weight_files(folder: Path) -> list[Path]:
 def pretrained_files(folder: Path) -> list[Path]:
     """Weight files that transformers reads from a folder without an adapter."""
     config = folder / CONFIG
-    weights = _read(config).get("transformers_weights") if config.is_file() else None
+    weights = _read_json(config).get("transformers_weights") if config.is_file() else None
     if weights is not None:
         weights = _file_name(weights, config)
     elif (folder / WEIGHTS).is_file():
@@ -157,7 +157,7 @@ def pretrained_files(folder: Path) -> list[Path]:
     if not weights.endswith(".index.json"):
         return _require_files([folder / weights])
     index = folder / weights
-    shards = _read(_require_files([index])[0]).get("weight_map")
+    shards = _read_json(_require_files([index])[0]).get("weight_map")
     if not isinstance(shards, dict) or not shards:
         raise ModelError(f"{index} has no weight_map", remedy=SAVE)
     names = sorted({_file_name(name, index) for name in shards.values()})
@@ -256,7 +256,7 @@ def _file_name(name: Any, file: Path) -> str:
     return str(name)
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     return read_object(file, error=ModelError, remedy=SAVE)
 
 

@@ -202,7 +202,7 @@ class Snapshots:
 
         Raises:
             ModelError: one cannot be read.
-            IncompatibleModels: a token id stands for different texts.
+            IncompatibleModels: a token id has different texts.
         """
         reader = Reader(
             device, common_dtype(list(sources.values()), single_device(device)), monitor
@@ -235,7 +235,7 @@ class Snapshots:
 
         Raises:
             ModelError: one cannot be read.
-            IncompatibleModels: a token id stands for different texts.
+            IncompatibleModels: a token id has different texts.
         """
         base = base or base_of_adapter(model)
         if base is None:
