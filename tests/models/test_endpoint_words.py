@@ -8,7 +8,7 @@ import pytest
 from tests.models.served import Served, Shifted, endpoint_statistics, network, serving
 from vestige.errors import ModelError
 from vestige.models.remote.openai import ShownToken
-from vestige.models.remote.probe import CALLS, EndpointAccess, probe, random_sentence
+from vestige.models.remote.probe import MOST_CALLS, EndpointAccess, probe, random_sentence
 from vestige.models.remote.tokens import EndpointWords, align_tokens, echo_tokens
 from vestige.models.token_statistics import token_statistics
 from vestige.models.top_k import Context
@@ -39,7 +39,7 @@ def test_a_probe_finds_what_a_server_can_do(model, opened, what):
         access = probe(opened(url, timeout=30))
         assert probe(opened(url, timeout=30)) == access
     assert {name: getattr(access, name) for name in expected} == expected
-    assert len(served.asked) <= CALLS
+    assert len(served.asked) <= MOST_CALLS
     assert all(sentence.endswith(".") for sentence in access.sentences())
 
 

@@ -110,7 +110,7 @@ def test_texts_have_the_sum_of_the_log_probabilities_of_their_tokens(model, monk
     np.testing.assert_allclose(np.concatenate(each[:6]), log_probs, rtol=1e-4, atol=1e-5)
     monkeypatch.setattr(module, "PRODUCT_CELLS", 3 * model.vocab_size)
     monkeypatch.setattr(module, "CACHE_CELLS", 2 * model.vocab_size)
-    monkeypatch.setattr(module, "TEXTS", 2)
+    monkeypatch.setattr(module, "REPORT_EVERY", 2)
     np.testing.assert_allclose(text_log_probs(model, ids), sums, rtol=1e-5)
 
 

@@ -36,7 +36,7 @@ LABELS = "intent_slot.json"
 """File with the labels of an encoder with heads, an intent-and-slot model."""
 HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
-SAVE = "Save the model with save_pretrained of transformers 5, which writes safetensors."
+SAVE_REMEDY = "Save the model with save_pretrained of transformers 5, which writes safetensors."
 
 
 @contextmanager
@@ -152,14 +152,14 @@ def pretrained_files(folder: Path) -> list[Path]:
             f"{pickles[0]} is a pickle file, which can run code"
             if pickles
             else f"{folder} has no weights: neither {WEIGHTS} nor its shards",
-            remedy=SAVE,
+            remedy=SAVE_REMEDY,
         )
     if not weights.endswith(".index.json"):
         return _require_files([folder / weights])
     index = folder / weights
     shards = _read_json(_require_files([index])[0]).get("weight_map")
     if not isinstance(shards, dict) or not shards:
-        raise ModelError(f"{index} has no weight_map", remedy=SAVE)
+        raise ModelError(f"{index} has no weight_map", remedy=SAVE_REMEDY)
     names = sorted({_file_name(name, index) for name in shards.values()})
     return _require_files([folder / name for name in names])
 
@@ -257,11 +257,11 @@ def _file_name(name: Any, file: Path) -> str:
 
 
 def _read_json(file: Path) -> dict[str, Any]:
-    return read_object(file, error=ModelError, remedy=SAVE)
+    return read_object(file, error=ModelError, remedy=SAVE_REMEDY)
 
 
 def _require_files(files: list[Path]) -> list[Path]:
     for file in files:
         if not file.is_file():
-            raise ModelError(f"{file} is missing", remedy=SAVE)
+            raise ModelError(f"{file} is missing", remedy=SAVE_REMEDY)
     return files

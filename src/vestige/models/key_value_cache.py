@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-ROOM = 64
+MOST_GROWTH = 64
 """Most tokens by which memory grows; smaller memory is doubled."""
 
 
@@ -64,7 +64,7 @@ class KeysAndValues:
             self.written[0] = length
             longer = replace(self, length=length)
         else:
-            capacity = length + min(self.length, ROOM)
+            capacity = length + min(self.length, MOST_GROWTH)
             copies = self._copied(self.keys, capacity), self._copied(self.values, capacity)
             longer = KeysAndValues(*copies, length=length, written=[length])
         longer.keys[:, :, self.length : length] = keys

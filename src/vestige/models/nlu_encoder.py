@@ -33,7 +33,7 @@ REMEDY = (
     "Pass the folder of a whole encoder (config.json, *.safetensors, tokenizer.json), or a hub "
     "name that is online or downloaded."
 )
-AGAIN = "Save the model again, or pass another one."
+SAVE_AGAIN = "Save the model again, or pass another one."
 
 
 class IntentSlotEncoder(IntentSlotNetwork):
@@ -255,9 +255,9 @@ def load_encoder(folder: Path) -> IntentSlotEncoder:
         ModelError: a file is missing or damaged, or labels and weights do not fit.
     """
     file = folder / LABELS
-    saved = read_json(file, _LabelSets, error=ModelError, remedy=AGAIN)
+    saved = read_json(file, _LabelSets, error=ModelError, remedy=SAVE_AGAIN)
     if saved.format != FORMAT:
-        raise ModelError(f"{file} has format {saved.format!r}, not {FORMAT}", remedy=AGAIN)
+        raise ModelError(f"{file} has format {saved.format!r}, not {FORMAT}", remedy=SAVE_AGAIN)
     labels = Labels(tuple(saved.intents), tuple(saved.tags))
     try:
         encoder, vocabulary = _encoder(folder)
@@ -273,6 +273,6 @@ def load_encoder(folder: Path) -> IntentSlotEncoder:
             model.get_submodule(name).load_state_dict(weights)
     except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
         raise ModelError(
-            f"{folder / HEADS} does not fit {LABELS}: {error}", remedy=AGAIN
+            f"{folder / HEADS} does not fit {LABELS}: {error}", remedy=SAVE_AGAIN
         ) from error
     return model.eval()

@@ -28,7 +28,7 @@ from vestige.models.largest import largest
 from vestige.models.prefix import ReadContext
 from vestige.models.ranks import LinearRanks, not_finite_error
 from vestige.models.reading import (
-    ON_GPU,
+    GPU_FACTOR,
     Ids,
     Span,
     evaluation_mode,
@@ -54,7 +54,7 @@ CACHE_CELLS = 2**20
 LEAST_LOG_PROB = -200.0
 """Lower bound: below it a probability is 0 in float32, and 0 x inf would be NaN."""
 
-TEXTS = 4096
+REPORT_EVERY = 4096
 """Texts between two reports of progress."""
 
 Progress = Callable[[int, int], object]
@@ -142,7 +142,7 @@ def ranks_in(logits: Tensor, targets: Tensor) -> Tensor:
 @torch.no_grad()
 def predictions(model: Any, span: Span) -> Iterator[Predictions]:
     """The predictions of a span in order: products of many rows, in slices."""
-    head, factor = head_of(model), 1 if model.device.type == "cpu" else ON_GPU
+    head, factor = head_of(model), 1 if model.device.type == "cpu" else GPU_FACTOR
     product_rows = max(1, factor * PRODUCT_CELLS // model.vocab_size)
     slice_rows = max(1, factor * CACHE_CELLS // model.vocab_size)
     for begin in range(0, len(span.targets), product_rows):
@@ -289,8 +289,8 @@ def text_log_probs(
     with evaluation_mode(model):
         context, logits = read_beginning(model)
         first = torch.log_softmax(logits.float(), 1)[0].cpu().numpy()
-        for begin in range(0, len(unique), TEXTS):
-            batch = unique[begin : begin + TEXTS]
+        for begin in range(0, len(unique), REPORT_EVERY):
+            batch = unique[begin : begin + REPORT_EVERY]
             sums |= zip(batch, _sums(model, pack(batch), context, first).tolist(), strict=True)
             if report:
                 report(sum(counts[ids] for ids in batch))

@@ -272,9 +272,9 @@ def choose_device(name: str = "auto") -> torch.device:
     try:
         probe = torch.zeros(1, device=name)  # fails if the index does not exist
     except (RuntimeError, AssertionError, ImportError, OverflowError) as error:
-        raise ValueError(f"device must be present on this machine, got {name!r}") from error
+        raise ValueError(f"device must be one that this machine has, got {name!r}") from error
     if probe.is_meta:
-        raise ValueError(f"device must be able to compute, got {name!r}")
+        raise ValueError(f"device must be one that computes, got {name!r}")
     return probe.device
 
 

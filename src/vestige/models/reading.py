@@ -26,10 +26,10 @@ Ids = NDArray[np.int64]
 BATCH_TOKENS = 4096
 """Tokens of one forward pass on a CPU, with padding and context."""
 
-LOGITS = 2**23
+BATCH_LOGITS = 2**23
 """Logits of one forward pass on a CPU, for models whose body returns logits."""
 
-ON_GPU = 8
+GPU_FACTOR = 8
 """Factor of both on a GPU."""
 
 RECURRENT_ROWS = 64
@@ -79,7 +79,7 @@ def read(
         ValueError: the model is in training mode, a position or an id is out of range, or the
             context leaves no room for a text.
     """
-    factor = 1 if model.device.type == "cpu" else ON_GPU
+    factor = 1 if model.device.type == "cpu" else GPU_FACTOR
     batch_tokens = factor * BATCH_TOKENS if batch_tokens is None else batch_tokens
     wanted = np.unique(target_positions(texts, positions, context=context))
     if not len(wanted):
@@ -93,7 +93,7 @@ def read(
     if isinstance(model, TwoParts):
         context = ReadContext(model.first_token) if context is None else context
         if not model.separate_head:
-            batch_tokens = min(batch_tokens, max(1, factor * LOGITS // model.vocab_size))
+            batch_tokens = min(batch_tokens, max(1, factor * BATCH_LOGITS // model.vocab_size))
     limit = _piece_length(model, context, max_length, batch_tokens)
     recurrent = isinstance(model, TwoParts) and model.carries_state
     pieces = _cut_texts(texts, wanted, context, limit)

@@ -23,7 +23,7 @@ from vestige.errors import DataError, IncompatibleModels
 from vestige.models.remote.client import CHECK_EVERY
 from vestige.models.remote.openai import Question, ShownToken
 from vestige.models.remote.options import EndpointAddress, RemoteOptions, is_endpoint
-from vestige.models.remote.probe import CALLS, EndpointAccess, open_endpoint
+from vestige.models.remote.probe import MOST_CALLS, EndpointAccess, open_endpoint
 from vestige.models.remote.server import Endpoint
 from vestige.models.remote.tokens import echo_tokens, token_ends, token_starts
 from vestige.models.shown_statistics import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 CALLS_PER_REPORT = 2
 """Calls per connection between two reports of progress."""
 
-SHOWN = 20
+MOST_SHOWN = 20
 """Most probable tokens of a server that are used."""
 
 LEAST_SHARED = 0.5
@@ -142,7 +142,7 @@ class ServedTexts:
     @property
     def _most_shown(self) -> int | None:
         access = self.accesses[self.target]
-        return None if access.echo == "right" else min(access.shown, SHOWN)
+        return None if access.echo == "right" else min(access.shown, MOST_SHOWN)
 
     @property
     def _vocabulary(self) -> SubwordVocabulary:
@@ -152,7 +152,7 @@ class ServedTexts:
     def log_cost(self, texts: Sequence[str], monitor: Monitor) -> None:
         """Log the cost before the first call; DataError if the budget is too small."""
         costs = [Question(text).tokens for text in set(texts)]
-        checks = CALLS + 2 + len(costs) // CHECK_EVERY
+        checks = MOST_CALLS + 2 + len(costs) // CHECK_EVERY
         calls = len(costs) + checks
         tokens = sum(costs) + 20 * checks
         per_server = " per server" if len(self.addresses) > 1 else ""

@@ -21,9 +21,9 @@ from vestige.models.remote.client import CHECK_EVERY
 from vestige.models.remote.functions import ServiceModel
 from vestige.models.remote.openai import Question
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
-from vestige.models.remote.probe import CALLS, open_endpoint
+from vestige.models.remote.probe import MOST_CALLS, open_endpoint
 from vestige.models.remote.retry import RetryPolicy
-from vestige.models.remote.tokens import GOES_ON, LONGEST_PIECES, EndpointWords
+from vestige.models.remote.tokens import MOST_PIECES, PIECES_PER_CALL, EndpointWords
 from vestige.models.token_statistics import CachedOutputs
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
@@ -37,7 +37,7 @@ UNKNOWN = 0.5
 """Share of unknown words in lists above which they may be pieces of words."""
 SILENCE = 60.0
 """Seconds after which a call without an answer is reported."""
-ENDINGS = LONGEST_PIECES // GOES_ON
+ENDINGS = MOST_PIECES // PIECES_PER_CALL
 """Most calls to a server for a word that is cut into pieces."""
 
 
@@ -208,11 +208,11 @@ def server_cost(
     """
     prompts = {" ".join(context.words) for context in contexts}
     queried = len(prompts) if most is None else min(most, len(prompts))
-    checks = CALLS + 2 + queried // CHECK_EVERY
+    checks = MOST_CALLS + 2 + queried // CHECK_EVERY
     each = sum(Question(prompt).tokens for prompt in prompts) / max(len(prompts), 1)
     calls, tokens = queried + checks, round(each * queried) + 20 * checks
     ends = queried * k * ENDINGS
-    most_tokens = tokens + round(ends * (each + LONGEST_PIECES))
+    most_tokens = tokens + round(ends * (each + MOST_PIECES))
     for name, needed in (("budget", calls), ("token_budget", tokens)):
         allowed = getattr(options, name)
         if allowed is not None and allowed < needed:
@@ -225,6 +225,6 @@ def server_cost(
     return (
         f"Plan: {queried:,} prompts, {calls:,} calls and about {tokens:,} tokens if each token is "
         f"a word; at most {calls + ends:,} calls and about {most_tokens:,} tokens if every "
-        f"listed word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts "
+        f"listed word has {MOST_PIECES} pieces. Fewer calls if the server takes several prompts "
         "at once; more if calls fail. Cached answers cost nothing."
     )

@@ -21,9 +21,9 @@ from vestige.monitor import Monitor
 
 Echo = Literal["no", "right", "shifted"]
 
-SHOWN = (20, 10, 5, 1)
+SHOWN_LIMITS = (20, 10, 5, 1)
 """Numbers of most probable tokens to request, in order; OpenAI's completions show 5."""
-CALLS = 12
+MOST_CALLS = 12
 """Most calls of a probe, with refused ones and without failed ones."""
 PROMPTS = 16
 """Prompts in one call, if the server accepts several."""
@@ -141,12 +141,14 @@ def _most_shown(endpoint: Endpoint, sentence: str) -> tuple[Question, Reply]:
     """The question that shows most tokens, completions first, and its reply."""
     kinds: tuple[Kind, ...] = ("completion", "chat")
     for kind in kinds:
-        for shown in SHOWN:
+        for shown in SHOWN_LIMITS:
             question = Question(sentence, kind=kind, shown=shown)
             if (replies := _attempt(endpoint, question)) is not None:
                 # The list may have the sampled token on top of the limit; limits are round numbers.
                 tokens, number = replies[0].tokens, len(replies[0].likeliest)
-                allowed = next(limit for limit in (*SHOWN[:-1], 4, 3, 2, 1) if limit <= number)
+                allowed = next(
+                    limit for limit in (*SHOWN_LIMITS[:-1], 4, 3, 2, 1) if limit <= number
+                )
                 last = replace(tokens[-1], likeliest=tokens[-1].likeliest[:allowed])
                 reply = replace(replies[0], tokens=(*tokens[:-1], last))
                 return replace(question, shown=allowed), reply

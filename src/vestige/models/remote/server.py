@@ -25,7 +25,7 @@ from vestige.store import Store
 
 TIMEOUT = 60.0
 """Seconds of a call, unless the options say otherwise."""
-LARGEST = 2**26
+MOST_BYTES = 2**26
 """Most bytes of an answer."""
 LONGEST_WAIT = 600.0
 """Longest pause in seconds that a server can ask for."""
@@ -171,8 +171,8 @@ class _Server:
             content = bytearray()
             for chunk in response.iter_bytes():
                 content += chunk
-                if len(content) > LARGEST:
-                    raise BadReply(f"the answer is longer than {LARGEST:,} bytes")
+                if len(content) > MOST_BYTES:
+                    raise BadReply(f"the answer is longer than {MOST_BYTES:,} bytes")
         if self._key and _contains_key(bytes(content), self._key):
             raise BadReply("the answer contains the key")
         return bytes(content)

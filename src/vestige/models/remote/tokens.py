@@ -30,9 +30,9 @@ REPLACED, BYTES = "\ufffd", "bytes:"
 """Texts of tokens that are part of a character."""
 _SEARCHED = 16
 """Characters in which the next readable token is searched."""
-GOES_ON = 8
+PIECES_PER_CALL = 8
 """Tokens per call that continues a word."""
-LONGEST_PIECES = 24
+MOST_PIECES = 24
 """Most tokens of a word."""
 
 
@@ -191,12 +191,14 @@ class EndpointWords:
         chat = self.access.kind == "chat"
         texts = {piece: piece[1] for piece in pieces}
         unfinished = list(texts)
-        for _ in range(LONGEST_PIECES // GOES_ON):
+        for _ in range(MOST_PIECES // PIECES_PER_CALL):
             questions = []
             for prompt, piece in unfinished:
                 blank = " " if chat and prompt and not piece[:1].isspace() else ""
                 text = prompt + blank + texts[prompt, piece]
-                questions.append(Question(text, kind=self.access.kind, length=GOES_ON, greedy=True))
+                questions.append(
+                    Question(text, kind=self.access.kind, length=PIECES_PER_CALL, greedy=True)
+                )
             replies = zip(unfinished, self.endpoint.ask(questions), strict=True)
             unfinished = []
             for key, reply in replies:
