@@ -112,7 +112,7 @@ def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
 def test_slices_and_padding_change_nothing(monkeypatch, shared):
     model = wide_model(300)
     if shared:
-        model = SharedIds(model, model.vocabulary, width=300, lacked=[7]).eval()
+        model = SharedIds(model, model.vocabulary, width=300, missing=[7]).eval()
     texts = [CHANCE.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
     expected = token_statistics(model, texts, likeliest=5)
     same(joined([token_statistics(model, [ids], likeliest=5) for ids in texts]), expected)

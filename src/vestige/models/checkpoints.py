@@ -190,7 +190,8 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
     Raises:
         ModelError: the model is missing, incomplete, changed or of another kind.
     """
-    return _load_kind(Seq2SeqModel, path, device)
+    commands = "`vestige train --task translation` or `--task dialogue`"
+    return _load_kind(Seq2SeqModel, path, device, "takes no source text", commands)
 
 
 def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNetwork:
@@ -204,8 +205,11 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
     Raises:
         ModelError: the model is missing, incomplete, changed or a language model.
     """
-    # The abstract class is only used in a comparison.
-    return _load_kind(IntentSlotNetwork, path, device)  # type: ignore[type-abstract]
+    kind: Any = IntentSlotNetwork  # abstract, and only compared with
+    model: IntentSlotNetwork = _load_kind(
+        kind, path, device, "has no intents", "`vestige train --task nlu`"
+    )
+    return model
 
 
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
@@ -243,28 +247,25 @@ def _prepared(model: AnyNetwork, path: str | Path, device: torch.device | None) 
                 f"{path}: {name} has weights that are NaN or infinite",
                 remedy="Pass an earlier checkpoint, or train again with a lower --learning-rate.",
             )
-    if device is None and model.architecture != "hugging-face":  # which is on several devices
+    if device is None and model.architecture != "hugging-face":  # that is on several devices
         device = choose_device()
     return (model if device is None else model.to(device)).eval()
 
 
-def _load_kind(kind: type[AnyNetwork], path: str | Path, device: str) -> AnyNetwork:
+def _load_kind(
+    kind: type[AnyNetwork], path: str | Path, device: str, lacks: str, commands: str
+) -> AnyNetwork:
     target, folder = choose_device(device), model_folder(path)
     require_model(folder)
     model = _load_checkpoint(folder)
     if isinstance(model, kind):
         return _prepared(model, path, target)
     actual = "a language model"
-    if isinstance(model, Seq2SeqModel | IntentSlotNetwork):
-        is_seq2seq = isinstance(model, Seq2SeqModel)
-        actual = "a sequence-to-sequence model" if is_seq2seq else "an intent-and-slot model"
-    needs_source = kind is Seq2SeqModel
-    raise ModelError(
-        f"{path} is {actual} and {'takes no source text' if needs_source else 'has no intents'}",
-        remedy="Pass a model of `vestige train --task translation` or `--task dialogue`."
-        if needs_source
-        else "Pass a model of `vestige train --task nlu`.",
-    )
+    if isinstance(model, Seq2SeqModel):
+        actual = "a sequence-to-sequence model"
+    elif isinstance(model, IntentSlotNetwork):
+        actual = "an intent-and-slot model"
+    raise ModelError(f"{path} is {actual} and {lacks}", remedy=f"Pass a model of {commands}.")
 
 
 def _load_checkpoint(folder: Path) -> Network | None:
@@ -300,7 +301,7 @@ def _load_checkpoint(folder: Path) -> Network | None:
         return BUILDERS[name](vocabulary, config, description.vocab_size)
 
     try:
-        if name != TableModel.architecture:  # which is created with its numbers
+        if name != TableModel.architecture:  # a table is created with its probabilities
             require_fit(weights, build)  # allocate no more than the file has
         model = build()
         load_weights(model, weights)

@@ -65,7 +65,7 @@ class SharedVocabulary:
         same_outputs = model.vocab_size == self.width and model.vocabulary.bos_id == shared.bos_id
         if same_outputs and not missing:
             return model
-        return SharedIds(model, shared, width=self.width, lacked=missing).eval()
+        return SharedIds(model, shared, width=self.width, missing=missing).eval()
 
     def differences(self, models: Mapping[str, LanguageModel]) -> list[str]:
         """A sentence for each difference between the first two models, by role."""
@@ -101,7 +101,7 @@ class SharedIds(LanguageModel):
         model: the snapshot; not copied.
         vocabulary: of the shared ids.
         width: number of outputs.
-        lacked: ids that the snapshot does not have.
+        missing: ids that the snapshot does not have.
     """
 
     architecture: ClassVar[str] = "shared ids"
@@ -111,14 +111,14 @@ class SharedIds(LanguageModel):
     _missing: Tensor
 
     def __init__(
-        self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, lacked: Sequence[int]
+        self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, missing: Sequence[int]
     ) -> None:
         super().__init__()
         self.model, self.vocabulary, self.vocab_size = model, vocabulary, width
         self.longest = model.longest
         ids = torch.arange(width, device=model.device)
         is_missing = ids >= model.vocab_size
-        is_missing[list(lacked)] = True
+        is_missing[list(missing)] = True
         model_ids = ids.where(~is_missing, model.vocabulary.eos_id)
         self.register_buffer("_model_ids", model_ids, persistent=False)  # moves with the model
         self.register_buffer("_missing", is_missing.nonzero()[:, 0], persistent=False)
