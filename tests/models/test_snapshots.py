@@ -148,7 +148,7 @@ def base(request, shared):
 def aligned(before, after):
     """Two snapshots over one width and one set of ids."""
     both = SharedVocabulary.of(before, after)
-    return both.read_by(before), both.read_by(after)
+    return both.adapt(before), both.read_by(after)
 
 
 def tuned(base, *, added=CHAT, multiple=None):
@@ -228,10 +228,10 @@ def test_each_begins_a_text_with_a_token_of_its_own(base, subwords):
 def test_a_null_model_answers_over_the_ids_of_the_snapshots(base):
     after = tuned(base)
     both = SharedVocabulary.of(base, after)
-    null = both.read_by(HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary))
+    null = both.adapt(HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary))
     assert isinstance(null, SharedIds)
-    check_compatible(both.read_by(base), null)
-    wider = both.read_by(tuned(base, added=[*CHAT, "<|tool|>"]))
+    check_compatible(both.adapt(base), null)
+    wider = both.adapt(tuned(base, added=[*CHAT, "<|tool|>"]))
     assert wider.vocab_size == both.width
     differences = both.differences({"before": base, "after": after})
     assert differences[0].startswith("before lacks 2 of the tokens")
@@ -248,4 +248,4 @@ def test_ids_that_stand_for_other_texts_are_refused():
         aligned(table("red", "blue"), table("red", "green", "lamp"))
     both = SharedVocabulary.of(table("red"), table("red", "green"))
     with pytest.raises(IncompatibleModels, match="vocabularies differ at token 3"):
-        both.read_by(table("red", "blue"))
+        both.adapt(table("red", "blue"))
