@@ -148,7 +148,7 @@ def base(request, shared):
 def aligned(before, after):
     """Two snapshots over one width and one set of ids."""
     both = SharedVocabulary.of(before, after)
-    return both.adapt(before), both.read_by(after)
+    return both.adapt(before), both.adapt(after)
 
 
 def tuned(base, *, added=CHAT, multiple=None):
