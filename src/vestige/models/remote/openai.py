@@ -205,11 +205,11 @@ def _positions(log_probs: _LogProbs) -> list[tuple[str, float | None, list[tuple
     if log_probs.content is not None:
         return [
             (
-                position.token,
-                position.logprob,
-                [(top.token, top.logprob) for top in position.top_logprobs or ()],
+                entry.token,
+                entry.logprob,
+                [(top.token, top.logprob) for top in entry.top_logprobs or ()],
             )
-            for position in log_probs.content
+            for entry in log_probs.content
         ]
     names = log_probs.tokens or []
     token_log_probs = log_probs.token_logprobs or [None] * len(names)
