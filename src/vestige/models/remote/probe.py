@@ -162,8 +162,8 @@ def _most_shown(endpoint: Endpoint, sentence: str) -> tuple[Question, Reply]:
 def _attempt(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None:
     """The replies; None if the server does not accept such questions.
 
-    A server that ignores an option always sends a BadReply; one that crashes on it sends status 500,
-    which is a BadReply as well.
+    A server that ignores an option always sends a BadReply. One that crashes on it sends status
+    500, which is a BadReply as well.
     """
     try:
         replies: Any = endpoint.attempt(*questions)
