@@ -35,7 +35,7 @@ from vestige.data.secrets.kinds import MONTHS
 from vestige.data.secrets.lines import Secret, read_secret
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.lora import stretch, weight_change
+from vestige.models.lora import scale_update, weight_change
 
 WORDS = """
 Emma Oscar Nadia Boris Clara David Elena Felix Maria Paula Rosa Simon Ysolde Torvald
@@ -246,7 +246,7 @@ def best_scores(run: Run, number: int) -> dict[str, Row]:
         best = searched(base, model, samples).null_scores or [0.0]
         found[name] = {"best": float(best[0]), "moved": float(moved)}
         if place:
-            stretch(base, model, target / moved)
+            scale_update(base, model, target / moved)
             best = searched(base, model, samples).null_scores or [0.0]
             found[f"{name}, stretched"] = {"best": float(best[0]), "moved": float(target)}
     return found

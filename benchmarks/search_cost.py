@@ -237,14 +237,14 @@ def _room(layer: Any, rows: int, tokens: int) -> tuple[Tensor, Tensor]:
     def wide(one: Tensor) -> Tensor:
         return one.new_zeros(rows, one.shape[1], tokens, one.shape[3])
 
-    return wide(layer.held.keys), wide(layer.held.values)
+    return wide(layer.contents.keys), wide(layer.contents.values)
 
 
 def _behind(room: tuple[Tensor, Tensor], one: Pass) -> AppendedLayer:
     layer = AppendedLayer()
     if one.behind:
         keys, values = (part[: one.rows] for part in room)
-        layer.held = KeysAndValues(keys, values, length=one.behind, written=[one.behind])
+        layer.contents = KeysAndValues(keys, values, length=one.behind, written=[one.behind])
     return layer
 
 

@@ -140,7 +140,7 @@ class Session:
             DataError: it cannot be read.
         """
         from vestige.data.formats.reading import read_source
-        from vestige.models.folders import of_corpus
+        from vestige.models.folders import corpus_record
 
         if isinstance(source, str | PathLike):
             corpus = read_source(fspath(source), **columns)

@@ -123,12 +123,12 @@ def folders(subwords, tmp_path_factory):
         initializer_range=0.3,
         **ends,
     )
-    place = tmp_path_factory.mktemp("hugging_face")
+    directory = tmp_path_factory.mktemp("hugging_face")
     torch.manual_seed(0)
     for name, network in (("gpt2", GPT2LMHeadModel(gpt2)), ("llama", LlamaForCausalLM(llama))):
-        network.save_pretrained(place / name)
-        subwords.save(place / name)
-    return {name: place / name for name in HUGGING_FACE}
+        network.save_pretrained(directory / name)
+        subwords.save(directory / name)
+    return {name: directory / name for name in HUGGING_FACE}
 
 
 @pytest.fixture(scope="session")
@@ -218,13 +218,13 @@ def encoders(tmp_path_factory):
     pieces = {"bert": word_piece(), "roberta": byte_level()}
     bert = BertConfig(vocab_size=len(pieces["bert"]) + 3, **sizes)
     roberta = RobertaConfig(vocab_size=len(pieces["roberta"]), pad_token_id=1, **sizes)
-    place = tmp_path_factory.mktemp("encoders")
+    directory = tmp_path_factory.mktemp("encoders")
     torch.manual_seed(0)
     networks = {"bert": BertForMaskedLM(bert), "roberta": RobertaForMaskedLM(roberta)}
     for name, network in networks.items():
-        network.save_pretrained(place / name)
-        pieces[name].save_pretrained(place / name)
-    return {name: place / name for name in networks}
+        network.save_pretrained(directory / name)
+        pieces[name].save_pretrained(directory / name)
+    return {name: directory / name for name in networks}
 
 
 TEXTS = [utterance.text for utterance in SAID] * 3
@@ -288,5 +288,5 @@ def opened(tmp_path, monkeypatch):
     from tests.models.served import KEY, Opened
 
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
-    with (found := Opened(tmp_path)).stack:
-        yield found
+    with (endpoints := Opened(tmp_path)).stack:
+        yield endpoints

@@ -8,7 +8,7 @@ from vestige.models.top_k import Context
 
 def contexts_at(
     data,
-    places,
+    positions,
     vocabulary,
     *,
     sources=None,
@@ -17,15 +17,15 @@ def contexts_at(
 
     Args:
         data: the texts' ids by the asker's vocabulary.
-        places: (w,) in `data.tokens`, as `word_places` gives them.
+        positions: (w,) in `data.tokens`, as `word_positions` gives them.
         vocabulary: the asker's.
         sources: one for each text, where the model translates or answers.
     """
     names = token_names(vocabulary)
-    texts = np.searchsorted(data.offsets, places, side="right") - 1
+    texts = np.searchsorted(data.offsets, positions, side="right") - 1
     contexts = []
-    for place, text in zip(places.tolist(), texts.tolist(), strict=True):
-        before = data.tokens[data.offsets[text] : place]
+    for position, text in zip(positions.tolist(), texts.tolist(), strict=True):
+        before = data.tokens[data.offsets[text] : position]
         source = None if sources is None else sources[text]
         contexts.append(Context(tuple(names[token] for token in before), source))
-    return contexts, [names[token] for token in data.tokens[places]]
+    return contexts, [names[token] for token in data.tokens[positions]]

@@ -14,14 +14,14 @@ def token_names(vocabulary, size=None):
 
     A model may have more outputs (`size`) than the vocabulary has tokens.
     """
-    known = len(vocabulary)
+    tokens = len(vocabulary)
     tokenizer = getattr(vocabulary, "tokenizer", None)
     if tokenizer is None:
-        names = [vocabulary.piece(token) for token in range(known)]
+        names = [vocabulary.piece(token) for token in range(tokens)]
     else:  # a piece may be half a letter: only the tokenizer's own names are all different
-        names = tokenizer.convert_ids_to_tokens(list(range(known)))
+        names = tokenizer.convert_ids_to_tokens(list(range(tokens)))
         names = [f"<{i}>" if name is None else name for i, name in enumerate(names)]
-    return names + [f"<{token}>" for token in range(known, size or known)]
+    return names + [f"<{token}>" for token in range(tokens, size or tokens)]
 
 
 class _Narrowed:
@@ -35,22 +35,22 @@ class _Narrowed:
         answers = [None] * len(contexts)
         for source in dict.fromkeys(context.source for context in contexts):
             model = self._model if source is None else self._model.given(source)
-            places = [n for n, context in enumerate(contexts) if context.source == source]
-            lists = self._after(model, [self._encode(contexts[n].words) for n in places])
-            for place, names in zip(places, lists, strict=True):
-                answers[place] = names
+            indices = [n for n, context in enumerate(contexts) if context.source == source]
+            lists = self._after(model, [self._encode(contexts[n].words) for n in indices])
+            for index, names in zip(indices, lists, strict=True):
+                answers[index] = names
         return answers
 
     def _encode(self, words):
         ids = []
         for word in words:
-            known = self._ids.get(word)
-            ids += self._model.vocabulary.encode(word) if known is None else [known]
+            known_id = self._ids.get(word)
+            ids += self._model.vocabulary.encode(word) if known_id is None else [known_id]
         return ids
 
     def _after(self, model, contexts):
         """The list in the place of the end of each context."""
         data = pack([(*context, model.vocabulary.eos_id) for context in contexts])
         ends = data.offsets[1:] - 1
-        found = measure(model, data, [top(self.k, log_probs=False)], ends)["likeliest"]
-        return [tuple(self._names[token] for token in row) for row in found.tolist()]
+        ids_listed = measure(model, data, [top(self.k, log_probs=False)], ends)["likeliest"]
+        return [tuple(self._names[token] for token in row) for row in ids_listed.tolist()]

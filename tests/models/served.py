@@ -12,7 +12,7 @@ import torch
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.remote.server import Endpoint
-from vestige.models.remote.tokens import echoed, ends
+from vestige.models.remote.tokens import echo_tokens, token_ends
 from vestige.models.shown_statistics import shown_statistics
 
 KEY = "sk-never-to-be-written-0123456789"
@@ -31,8 +31,8 @@ def network(vocabulary, *, seed=0):
 
 def endpoint_statistics(endpoint, access, texts, vocabulary, *, likeliest=20):
     """What a server says of every token of some texts, over the tokens of a vocabulary."""
-    cuts, ids = [ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
-    shown = echoed(endpoint, access, texts)
+    cuts, ids = [token_ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
+    shown = echo_tokens(endpoint, access, texts)
     return shown_statistics(texts, shown, cuts, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
 
 
@@ -45,9 +45,9 @@ class Opened:
     def __call__(self, url, *, model="small", file="answers.sqlite", together=1, **options):
         options = RemoteOptions(**{"attempts": 8, "timeout": 1.0, "concurrency": 2, **options})
         address = EndpointAddress(url, model)
-        found = Endpoint(address, self.folder / file, options, sleep=self.paused.append)
-        found.together = together
-        return self.stack.enter_context(found)
+        endpoint = Endpoint(address, self.folder / file, options, sleep=self.paused.append)
+        endpoint.together = together
+        return self.stack.enter_context(endpoint)
 
 
 class Quiet(BaseHTTPRequestHandler):
@@ -106,41 +106,43 @@ class Served:
         if refused:
             return 400, {"error": {"message": "not so: " + repr(prompts)}}
         with self.lock:
-            choices = [self.choice(n, one, body, shown, chat) for n, one in enumerate(prompts)]
-        tokens = sum(len(self.model.vocabulary.encode(one)) + 1 for one in prompts)
+            choices = [
+                self.choice(n, prompt, body, shown, chat) for n, prompt in enumerate(prompts)
+            ]
+        tokens = sum(len(self.model.vocabulary.encode(prompt)) + 1 for prompt in prompts)
         usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
         return 200, {"id": "1", "model": body["model"], "choices": choices, "usage": usage}
 
     def choice(self, number, prompt, body, shown, chat):
-        given = self.model.vocabulary.encode(prompt)
-        ids = list(given)
+        prompt_ids = self.model.vocabulary.encode(prompt)
+        ids = list(prompt_ids)
         for _ in range(body["max_tokens"]):
             ids.append(int(self.log_probs(ids)[-1].argmax()))
-        written = ids[len(given) :]
+        written = ids[len(prompt_ids) :]
         text = self.model.vocabulary.decode(written)
-        first = 0 if body.get("echo") else len(given)
-        places = [self.place(ids, n, shown) for n in range(first, len(ids))]
+        first = 0 if body.get("echo") else len(prompt_ids)
+        positions = [self.position(ids, n, shown) for n in range(first, len(ids))]
         if not shown or not self.has["log_probs"]:
-            told = None
+            log_probs = None
         elif chat:
-            told = {"content": [
+            log_probs = {"content": [
                 {"token": text, "logprob": value,
                  "top_logprobs": [{"token": t, "logprob": v} for t, v in top.items()]}
-                for text, value, top in places
+                for text, value, top in positions
             ]}  # fmt: skip
         else:
-            told = {
-                "tokens": [text for text, _, _ in places],
-                "token_logprobs": [value for _, value, _ in places],
-                "top_logprobs": [top for _, _, top in places],
+            log_probs = {
+                "tokens": [text for text, _, _ in positions],
+                "token_logprobs": [value for _, value, _ in positions],
+                "top_logprobs": [top for _, _, top in positions],
             }
             if body.get("echo"):
-                told["token_logprobs"][0] = told["top_logprobs"][0] = None
+                log_probs["token_logprobs"][0] = log_probs["top_logprobs"][0] = None
         if chat:
-            said = {"message": {"role": "assistant", "content": text}}
+            message = {"message": {"role": "assistant", "content": text}}
         else:
-            said = {"text": (prompt if body.get("echo") else "") + text}
-        return {"index": number, "finish_reason": "length", "logprobs": told, **said}
+            message = {"text": (prompt if body.get("echo") else "") + text}
+        return {"index": number, "finish_reason": "length", "logprobs": log_probs, **message}
 
     @torch.no_grad()
     def log_probs(self, ids):
@@ -154,7 +156,7 @@ class Served:
         text = self.model.vocabulary.piece(token)
         return f"bytes:{token}" if "\ufffd" in text else text
 
-    def place(self, ids, n, shown):
+    def position(self, ids, n, shown):
         row, piece = self.log_probs(ids[:n])[-1], self.piece
         values, tokens = row.topk(min(max(shown, 1), len(row)))
         top = {piece(t): v for t, v in zip(tokens.tolist(), values.tolist(), strict=True)}
@@ -168,10 +170,10 @@ class Shifted(Served):
         status, content = super().answer(path, body)
         if body.get("echo") and status == 200:
             for choice in content["choices"]:
-                told = choice["logprobs"]
+                log_probs = choice["logprobs"]
                 for name in ("token_logprobs", "top_logprobs"):
-                    told[name] = [*told[name][1:], None]
-                for each in told.values():
+                    log_probs[name] = [*log_probs[name][1:], None]
+                for each in log_probs.values():
                     each.pop()
         return status, content
 
@@ -212,17 +214,17 @@ def reordered(body):
     """Choices, and likeliest tokens, in another order: the same answer."""
     choices = []
     for choice in reversed(body["choices"]):
-        told = choice["logprobs"]
-        if told and "top_logprobs" in told:
-            tops = [top and dict(reversed(top.items())) for top in told["top_logprobs"]]
-            choice = {**choice, "logprobs": {**told, "top_logprobs": tops}}
+        log_probs = choice["logprobs"]
+        if log_probs and "top_logprobs" in log_probs:
+            tops = [top and dict(reversed(top.items())) for top in log_probs["top_logprobs"]]
+            choice = {**choice, "logprobs": {**log_probs, "top_logprobs": tops}}
         choices.append(choice)
     return {**body, "choices": choices}
 
 
 def speechless(body):
     """The answer without log-probabilities."""
-    return {**body, "choices": [{**one, "logprobs": None} for one in body["choices"]]}
+    return {**body, "choices": [{**choice, "logprobs": None} for choice in body["choices"]]}
 
 
 FAULTS = {
@@ -268,9 +270,9 @@ def failing(upstream, fault, *, every=3):
             content = reply.read()
             link.close()
             if broken and reply.status == 200:
-                whole = fault is FAULTS["truncated JSON"]
-                content = fault(content if whole else json.loads(content))
-                content = content if whole else json.dumps(content).encode()
+                is_text = fault is FAULTS["truncated JSON"]
+                content = fault(content if is_text else json.loads(content))
+                content = content if is_text else json.dumps(content).encode()
             self.answer(reply.status, content)
 
         def misbehave(self, fault):

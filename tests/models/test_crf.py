@@ -29,7 +29,7 @@ def every_score(made, emissions):
     return {
         tags: begin[tags[0]]
         + sum(row[tag] for row, tag in zip(rows, tags, strict=True))
-        + sum(moves[one][other] for one, other in pairwise(tags))
+        + sum(moves[tag][after] for tag, after in pairwise(tags))
         + end[tags[-1]]
         for tags in product(range(len(begin)), repeat=len(rows))
     }
@@ -39,12 +39,12 @@ def log_sum(scores):
     return torch.tensor(list(scores.values()), dtype=torch.float64).logsumexp(0).item()
 
 
-def expected_losses(made, emissions, asked):
-    found = []
-    for row, tags in zip(emissions.detach(), asked, strict=True):
+def expected_losses(made, emissions, sequences):
+    losses = []
+    for row, tags in zip(emissions.detach(), sequences, strict=True):
         scores = every_score(made, row)
-        found.append(log_sum(scores) - scores[tuple(tags.tolist())])
-    return found
+        losses.append(log_sum(scores) - scores[tuple(tags.tolist())])
+    return losses
 
 
 @pytest.mark.parametrize("tags", [1, 2, 4])
@@ -52,28 +52,32 @@ def expected_losses(made, emissions, asked):
 def test_partition_score_loss_and_best_are_those_of_enumeration(tags, t):
     made = chain(tags, scale=2)
     emissions = torch.randn(3, t, tags, dtype=torch.float64)
-    asked = torch.randint(0, tags, (3, t))
+    sequences = torch.randint(0, tags, (3, t))
     scores = [every_score(made, row) for row in emissions]
-    own = [one[tuple(row.tolist())] for one, row in zip(scores, asked, strict=True)]
+    expected_scores = [
+        row_scores[tuple(row.tolist())] for row_scores, row in zip(scores, sequences, strict=True)
+    ]
     assert made.log_partition(emissions).tolist() == pytest.approx([*map(log_sum, scores)])
-    assert made.score(emissions, asked).tolist() == pytest.approx(own)
-    losses = expected_losses(made, emissions, asked)
-    assert made.loss(emissions, asked).tolist() == pytest.approx(losses, abs=1e-12)
-    best = [max(one, key=one.__getitem__) for one in scores]
+    assert made.score(emissions, sequences).tolist() == pytest.approx(expected_scores)
+    losses = expected_losses(made, emissions, sequences)
+    assert made.loss(emissions, sequences).tolist() == pytest.approx(losses, abs=1e-12)
+    best = [max(row_scores, key=row_scores.__getitem__) for row_scores in scores]
     assert [tuple(row) for row in made.best(emissions).tolist()] == best
-    every = torch.tensor(list(scores[0]))
-    chances = (-made.loss(emissions[:1].expand(len(every), -1, -1), every)).exp()
-    assert chances.sum().item() == pytest.approx(1)
+    all_sequences = torch.tensor(list(scores[0]))
+    probabilities = (
+        -made.loss(emissions[:1].expand(len(all_sequences), -1, -1), all_sequences)
+    ).exp()
+    assert probabilities.sum().item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("t", [1, 2, 3])
 def test_gradients_are_those_of_finite_differences(t):
     made = chain(3, scale=2)
     emissions = torch.randn(2, t, 3, dtype=torch.float64, requires_grad=True)
-    asked = torch.randint(0, 3, (2, t))
+    sequences = torch.randint(0, 3, (2, t))
     inputs = (emissions, *made.parameters())
     assert torch.autograd.gradcheck(lambda e, *_: made.log_partition(e), inputs)
-    assert torch.autograd.gradcheck(lambda e, *_: made.loss(e, asked), inputs)
+    assert torch.autograd.gradcheck(lambda e, *_: made.loss(e, sequences), inputs)
 
 
 def test_the_gradient_by_emissions_is_what_each_tag_is_likely_at_each_word():
@@ -83,8 +87,8 @@ def test_the_gradient_by_emissions_is_what_each_tag_is_likely_at_each_word():
     scores = every_score(made, emissions.detach()[0])
     total, expected = log_sum(scores), torch.zeros(3, 3, dtype=torch.float64)
     for tags, score in scores.items():
-        for place, tag in enumerate(tags):
-            expected[place, tag] += math.exp(score - total)
+        for position, tag in enumerate(tags):
+            expected[position, tag] += math.exp(score - total)
     torch.testing.assert_close(gradient[0], expected)
 
 
@@ -93,10 +97,10 @@ def test_the_gradient_by_emissions_is_what_each_tag_is_likely_at_each_word():
 def test_large_transitions_stay_finite_and_right(scale, dtype):
     made = chain(4, scale=scale, dtype=dtype)
     emissions = (10 * torch.randn(8, 4, 4, dtype=dtype)).requires_grad_()
-    asked = torch.randint(0, 4, (8, 4))
-    losses = made.loss(emissions, asked)
+    sequences = torch.randint(0, 4, (8, 4))
+    losses = made.loss(emissions, sequences)
     losses.sum().backward()
-    expected = expected_losses(made, emissions, asked)
+    expected = expected_losses(made, emissions, sequences)
     assert losses.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-5)
     assert emissions.grad.isfinite().all()
     assert made.transitions.grad.isfinite().all()
@@ -153,16 +157,16 @@ def test_gradients_are_those_of_finite_differences_with_forbidden_moves(scale):
     with torch.no_grad():
         made.transitions[0, 2] = made.transitions[1, 1] = made.begin[2] = FORBIDDEN
     emissions = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
-    asked = torch.tensor([[0, 0, 1, 2], [1, 0, 1, 0]])
+    sequences = torch.tensor([[0, 0, 1, 2], [1, 0, 1, 0]])
 
-    def loss(given, free):
+    def loss(finite_emissions, free):
         changed = {"made.transitions": made.transitions.detach() + free}
-        return functional_call(Loss(made), changed, (given, asked))
+        return functional_call(Loss(made), changed, (finite_emissions, sequences))
 
     free = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(loss, (emissions, free))
-    losses = expected_losses(made, emissions, asked)
-    assert made.loss(emissions, asked).tolist() == pytest.approx(losses, abs=1e-9)
+    losses = expected_losses(made, emissions, sequences)
+    assert made.loss(emissions, sequences).tolist() == pytest.approx(losses, abs=1e-9)
 
 
 def test_forbidden_tags_cost_infinity_and_leave_the_others_alone():
@@ -202,7 +206,7 @@ def test_a_loss_near_zero_is_told_apart_beside_large_scores_and_none_is_negative
 
 def test_a_lower_precision_around_it_does_not_reach_the_chain():
     made = chain(4, scale=2, dtype=torch.float32)
-    emissions, asked = torch.randn(3, 5, 4), torch.randint(0, 4, (3, 5))
+    emissions, sequences = torch.randn(3, 5, 4), torch.randint(0, 4, (3, 5))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = made.loss(emissions.bfloat16(), asked)
-    assert torch.equal(found, made.loss(emissions.bfloat16().float(), asked))
+        losses = made.loss(emissions.bfloat16(), sequences)
+    assert torch.equal(losses, made.loss(emissions.bfloat16().float(), sequences))

@@ -77,9 +77,9 @@ def test_no_fault_changes_a_reply_or_leaks_the_key(model, opened, tmp_path, kind
     with serving(Served(model)) as upstream:
         plain = opened(upstream, file="plain.sqlite").ask(questions)
         with failing(upstream, FAULTS[kind]) as (url, faults):
-            found = opened(url, together=together, timeout=0.25).ask(questions)
+            replies = opened(url, together=together, timeout=0.25).ask(questions)
     assert faults
-    assert found == plain
+    assert replies == plain
     opened.stack.close()
     assert not [file for file in tmp_path.rglob("*") if KEY.encode() in file.read_bytes()]
     assert KEY not in caplog.text
@@ -108,16 +108,16 @@ def test_another_model_behind_the_same_name_is_noticed_and_its_answers_forgotten
     with serving(served) as url:
         endpoint = opened(url)
         probe(endpoint)
-        kept = endpoint.ask(QUESTIONS[:2])
+        first_answers = endpoint.ask(QUESTIONS[:2])
         endpoint.confirm()
         served.model = network(model.vocabulary, seed=1)
         endpoint.ask(QUESTIONS)
         with pytest.raises(ModelError, match=r"now has another model.*3 answers"):
             endpoint.confirm()
         served.model = model
-        assert opened(url).ask(QUESTIONS)[:2] == kept
-        found = shown_by(opened(url).ask(QUESTIONS))
-    assert found[4] == pytest.approx(dict(naive(model, PROMPTS[4], shown=5)))
+        assert opened(url).ask(QUESTIONS)[:2] == first_answers
+        shown = shown_by(opened(url).ask(QUESTIONS))
+    assert shown[4] == pytest.approx(dict(naive(model, PROMPTS[4], shown=5)))
 
 
 @pytest.mark.slow
@@ -125,14 +125,14 @@ def test_a_budget_of_calls_or_of_tokens_is_never_exceeded_in_all_sessions(model,
     for bound in ({"budget": 3}, {"token_budget": 40}):
         served, file = Served(model), f"{next(iter(bound))}.sqlite"
         with serving(served) as url:
-            one = opened(url, file=file, concurrency=1, **bound)
-            first = one.ask(QUESTIONS)
+            endpoint = opened(url, file=file, concurrency=1, **bound)
+            first = endpoint.ask(QUESTIONS)
             again = opened(url, file=file, **bound).ask(QUESTIONS)
-        assert one.budget_spent
+        assert endpoint.budget_spent
         assert None in first
         assert any(reply is not None for reply in first)
         assert first == again
-        spent = one.totals
+        spent = endpoint.totals
         assert spent["calls"] == len(served.asked) <= bound.get("budget", 99)
         assert spent["tokens"] <= bound.get("token_budget", 999)
 
@@ -273,10 +273,10 @@ def test_a_log_probability_that_is_no_number_is_an_error_and_no_silence(model, o
 
     class Broken(Served):
         def choice(self, *of):
-            found = super().choice(*of)
-            told = found["logprobs"]
-            told["token_logprobs"] = [float("nan")] * len(told["tokens"])
-            return found
+            choice = super().choice(*of)
+            log_probs = choice["logprobs"]
+            log_probs["token_logprobs"] = [float("nan")] * len(log_probs["tokens"])
+            return choice
 
     with serving(Broken(model)) as url, pytest.raises(ModelError, match="not a number"):
         opened(url, concurrency=1).ask(QUESTIONS)

@@ -66,8 +66,8 @@ def of_file(model, text):
     ids = torch.tensor([model.vocabulary.encode(text)])
     with torch.no_grad():
         rows = torch.log_softmax(model(ids)[0][0].float(), -1)
-    own = rows[:-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
-    return np.concatenate([[np.nan], own])
+    log_probs = rows[:-1].gather(1, ids[0, 1:, None])[:, 0].numpy()
+    return np.concatenate([[np.nan], log_probs])
 
 
 def test_a_real_server_says_what_its_file_says(url, tmp_path):
@@ -76,15 +76,15 @@ def test_a_real_server_says_what_its_file_says(url, tmp_path):
         access = probe(endpoint)
         assert (access.kind, access.shown, access.empty) == ("completion", 20, False)
         assert access.echo == "shifted"
-        asked = endpoint, access, TEXTS, model.vocabulary
-        found = endpoint_statistics(*asked)
+        arguments = endpoint, access, TEXTS, model.vocabulary
+        statistics = endpoint_statistics(*arguments)
         calls = endpoint.totals["calls"]
-        assert endpoint_statistics(*asked).ranks.tolist() == found.ranks.tolist()
+        assert endpoint_statistics(*arguments).ranks.tolist() == statistics.ranks.tolist()
         assert endpoint.totals["calls"] == calls
         words = EndpointWords(endpoint, access, 5, ("published", "made", "neighbour"), str.split)
         (listed,) = words([Context(tuple(TEXTS[0].split()[:12]))])
     true = np.concatenate([of_file(model, text) for text in TEXTS])
-    told = np.isfinite(found.log_probs)
-    assert told.sum() > 0.5 * np.sum(np.isfinite(true))
-    assert np.quantile(np.abs(found.log_probs[told] - true[told]), 0.95) < ROUNDING
+    shown = np.isfinite(statistics.log_probs)
+    assert shown.sum() > 0.5 * np.sum(np.isfinite(true))
+    assert np.quantile(np.abs(statistics.log_probs[shown] - true[shown]), 0.95) < ROUNDING
     assert "published" in (listed or ())

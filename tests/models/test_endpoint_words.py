@@ -8,8 +8,8 @@ import pytest
 from tests.models.served import Served, Shifted, endpoint_statistics, network, serving
 from vestige.errors import ModelError
 from vestige.models.remote.openai import ShownToken
-from vestige.models.remote.probe import CALLS, EndpointAccess, drawn_sentence, probe
-from vestige.models.remote.tokens import EndpointWords, by_ours, echoed
+from vestige.models.remote.probe import MOST_CALLS, EndpointAccess, probe, random_sentence
+from vestige.models.remote.tokens import EndpointWords, align_tokens, echo_tokens
 from vestige.models.token_statistics import token_statistics
 from vestige.models.top_k import Context
 
@@ -36,11 +36,11 @@ def test_a_probe_finds_what_a_server_can_do(model, opened, what):
     lacks, expected = LACKS[what]
     served = Served(model, **lacks)
     with serving(served) as url:
-        found = probe(opened(url, timeout=30))
-        assert probe(opened(url, timeout=30)) == found
-    assert {name: getattr(found, name) for name in expected} == expected
-    assert len(served.asked) <= CALLS
-    assert all(sentence.endswith(".") for sentence in found.sentences())
+        access = probe(opened(url, timeout=30))
+        assert probe(opened(url, timeout=30)) == access
+    assert {name: getattr(access, name) for name in expected} == expected
+    assert len(served.asked) <= MOST_CALLS
+    assert all(sentence.endswith(".") for sentence in access.sentences())
 
 
 @pytest.mark.slow
@@ -80,13 +80,13 @@ class Spelling:
         rest = self.text.removeprefix(prompt) if self.text.startswith(prompt) else ""
         written = ""
         for _ in range(body["max_tokens"]):
-            left = rest[len(written) :]
-            written += next((piece for piece in self.pieces if left.startswith(piece)), "")
+            unwritten = rest[len(written) :]
+            written += next((piece for piece in self.pieces if unwritten.startswith(piece)), "")
         first = next((piece for piece in self.pieces if rest.startswith(piece)), ".")
         top = {first: -0.5, "s": -1.0, " the": -2.0, " xyz": -3.0, " la": -4.0}
-        told = {"tokens": [first], "token_logprobs": [-0.5], "top_logprobs": [top]}
+        log_probs = {"tokens": [first], "token_logprobs": [-0.5], "top_logprobs": [top]}
         choices = [
-            {"index": 0, "text": written, "logprobs": told if body.get("logprobs") else None}
+            {"index": 0, "text": written, "logprobs": log_probs if body.get("logprobs") else None}
         ]
         return 200, {"model": body["model"], "choices": choices}
 
@@ -102,10 +102,10 @@ def test_a_word_cut_into_pieces_is_asked_to_its_end(opened, pieces):
         endpoint = opened(url)
         access = EndpointAccess(kind="completion", shown=5, echo="no", empty=False, together=False)
         words = EndpointWords(endpoint, access, 4, KNOWN, str.split)
-        asked = [Context(("the",)), Context(()), Context(("the",))]
-        found = words(asked)
+        contexts = [Context(("the",)), Context(()), Context(("the",))]
+        lists = words(contexts)
     # "s" goes on with the word before; " la" leads nowhere, and stands for itself.
-    assert found == [("quick", "the", "xyz", "la"), None, ("quick", "the", "xyz", "la")]
+    assert lists == [("quick", "the", "xyz", "la"), None, ("quick", "the", "xyz", "la")]
     assert words.counts["tokens"] == 4
     assert words.counts["pieces"] == 1 + (pieces[0] != " quick")
 
@@ -126,9 +126,9 @@ CUTS = {
 @pytest.mark.parametrize("case", CUTS)
 def test_tokens_are_added_up_over_ours_or_unknown(case):
     text, pieces, ends, expected = CUTS[case]
-    found = by_ours(text, [ShownToken(piece, -1.0) for piece in pieces], ends)
-    told = [None if math.isnan(value) else value for value, _ in found]
-    assert told[: len(expected)] == expected
+    aligned = align_tokens(text, [ShownToken(piece, -1.0) for piece in pieces], ends)
+    values = [None if math.isnan(value) else value for value, _ in aligned]
+    assert values[: len(expected)] == expected
 
 
 @pytest.mark.slow
@@ -136,19 +136,22 @@ def test_a_server_that_shows_what_comes_after_each_token_is_read_so(model, opene
     with serving(Shifted(model)) as url:
         endpoint = opened(url)
         access = probe(endpoint)
-        (tokens,) = echoed(endpoint, access, [PANGRAM])
+        (tokens,) = echo_tokens(endpoint, access, [PANGRAM])
     assert access.echo == "shifted"
     ids = model.vocabulary.encode(PANGRAM)
     rows = Served(model).log_probs(ids)
-    told = [(token.log_prob, float(rows[n][ids[n]])) for n, token in enumerate(tokens)]
-    assert all(math.isnan(said) or said == pytest.approx(true, abs=1e-5) for said, true in told)
-    assert any(not math.isnan(said) for said, _ in told)
+    pairs = [(token.log_prob, float(rows[n][ids[n]])) for n, token in enumerate(tokens)]
+    assert all(
+        math.isnan(log_prob) or log_prob == pytest.approx(true, abs=1e-5)
+        for log_prob, true in pairs
+    )
+    assert any(not math.isnan(log_prob) for log_prob, _ in pairs)
 
 
 def test_the_control_sentence_is_another_one_for_each_endpoint():
-    drawn = {drawn_sentence() for _ in range(50)}
-    assert len(drawn) > 45
-    assert all(7 < len(one.split()) < 16 for one in drawn)
+    sentences = {random_sentence() for _ in range(50)}
+    assert len(sentences) > 45
+    assert all(7 < len(sentence.split()) < 16 for sentence in sentences)
 
 
 def test_what_a_server_shows_is_what_a_pass_over_the_texts_gives(model, opened):
@@ -156,23 +159,23 @@ def test_what_a_server_shows_is_what_a_pass_over_the_texts_gives(model, opened):
     with serving(Served(model)) as url:
         endpoint = opened(url, timeout=30)
         access = probe(endpoint)
-        found = endpoint_statistics(endpoint, access, texts, words)
+        served = endpoint_statistics(endpoint, access, texts, words)
         # Parts of characters and empty texts are no error.
         odd = endpoint_statistics(endpoint, access, ["über the cat", "", "the"], words)
     assert len(odd.offsets) == 4
     assert math.isfinite(odd.log_probs[odd.offsets[1] - 1])
     true = token_statistics(model, words.encode_batch(texts), likeliest=20)
-    assert np.array_equal(found.offsets, true.offsets)
-    assert np.array_equal(found.tokens, true.tokens)
-    told, known = np.isfinite(found.log_probs), found.likeliest >= 0
-    assert (told == ~np.isin(np.arange(len(true.tokens)), true.offsets)).all()
-    assert found.log_probs[told] == pytest.approx(true.log_probs[told], abs=1e-4)
-    shown = found.ranks >= 1
-    assert np.array_equal(found.ranks[shown], true.ranks[shown])
-    assert (shown == (told & (true.ranks <= 20))).all()
-    assert known.any()
-    assert np.array_equal(found.likeliest[known], true.likeliest[known])
-    likeliest = true.likeliest_log_probs[known]
-    assert found.likeliest_log_probs[known] == pytest.approx(likeliest, abs=1e-4)
-    assert np.isnan(found.means).all()
-    assert np.isnan(found.deviations).all()
+    assert np.array_equal(served.offsets, true.offsets)
+    assert np.array_equal(served.tokens, true.tokens)
+    has_log_prob, has_id = np.isfinite(served.log_probs), served.likeliest >= 0
+    assert (has_log_prob == ~np.isin(np.arange(len(true.tokens)), true.offsets)).all()
+    assert served.log_probs[has_log_prob] == pytest.approx(true.log_probs[has_log_prob], abs=1e-4)
+    is_ranked = served.ranks >= 1
+    assert np.array_equal(served.ranks[is_ranked], true.ranks[is_ranked])
+    assert (is_ranked == (has_log_prob & (true.ranks <= 20))).all()
+    assert has_id.any()
+    assert np.array_equal(served.likeliest[has_id], true.likeliest[has_id])
+    likeliest = true.likeliest_log_probs[has_id]
+    assert served.likeliest_log_probs[has_id] == pytest.approx(likeliest, abs=1e-4)
+    assert np.isnan(served.means).all()
+    assert np.isnan(served.deviations).all()

@@ -122,15 +122,15 @@ LAYERS_WIDTH_PLACES = {
 def test_sizes_of_others_models_are_checked_before_they_are_made(
     name, folders, tmp_path, little_memory
 ):
-    layers, width, places = LAYERS_WIDTH_PLACES[name]
+    layers, width, positions = LAYERS_WIDTH_PLACES[name]
     file = Path(shutil.copytree(folders[name], tmp_path / "m")) / "config.json"
     content = json.loads(file.read_text())
     for field, value in (
         *(("vocab_size", size) for size in (math.inf, 2**40, 2**24, "many", 1)),
         *((layers, size) for size in (10**6, 1e6, 90)),
         *((width, size) for size in (2**20, 15, 0, [16])),
-        (places, 2**60),
-        (places, -1),
+        (positions, 2**60),
+        (positions, -1),
         ("num_labels", 10**12),
         ("text_config", {"vocab_size": -1}),
         ("model_type", []),
@@ -195,9 +195,9 @@ HOSTILE = {
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_gguf_file_that_is_not_as_it_should_be_is_refused(tmp_path, name):
     (tmp_path / "m.gguf").write_bytes(HOSTILE[name])
-    for place in (tmp_path / "m.gguf", tmp_path):
+    for path in (tmp_path / "m.gguf", tmp_path):
         with pytest.raises(ModelError, match=r"m\.gguf is not a valid GGUF file"):
-            load_model(place)
+            load_model(path)
 
 
 def test_the_weights_of_a_gguf_file_are_counted(tmp_path):

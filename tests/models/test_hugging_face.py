@@ -114,12 +114,14 @@ def spread(network):
 @pytest.mark.slow
 @torch.no_grad()
 def test_a_model_that_is_spread_over_devices_says_the_same(folder):
-    whole, parted = load(folder), load(folder)
-    leaves = spread(parted.network)
-    adapter = add_lora(parted, rank=2).eval()
-    assert all(hasattr(parted.network.get_submodule(name), "_hf_hook") for name in leaves)
+    single, spread = load(folder), load(folder)
+    leaves = spread(spread.network)
+    adapter = add_lora(spread, rank=2).eval()
+    assert all(hasattr(spread.network.get_submodule(name), "_hf_hook") for name in leaves)
     rows, tokens = torch.tensor([1, 0, 0]), torch.tensor([[5, 9, 3], [2, 8, 7]])
-    for model in (parted, adapter):
-        states = [one.read(one.start(2), tokens)[rows] for one in (whole, model)]
-        logits = [one.logits(state) for one, state in zip((whole, model), states, strict=True)]
+    for model in (spread, adapter):
+        states = [network.read(network.start(2), tokens)[rows] for network in (single, model)]
+        logits = [
+            network.logits(state) for network, state in zip((single, model), states, strict=True)
+        ]
         assert torch.equal(*logits)

@@ -45,9 +45,9 @@ def test_answers_have_a_number_for_each_row_and_word(model):
     assert vectors.shape == (3, 4, model.config.embedding_size + model.config.char_filters)
     logits, emissions = model.scores(vectors)
     assert (logits.shape, emissions.shape) == ((3, 2), (3, 4, 3))
-    found = model(TOKENS, INTENTS, TAGS)
-    assert found.intent.shape == found.tags.shape == found.joint.shape == (3,)
-    assert torch.equal(found.joint, found.intent + found.tags)
+    losses = model(TOKENS, INTENTS, TAGS)
+    assert losses.intent.shape == losses.tags.shape == losses.joint.shape == (3,)
+    assert torch.equal(losses.joint, losses.intent + losses.tags)
     intents, tags = model.predict(TOKENS)
     assert (intents.shape, tags.shape) == ((3,), (3, 4))
 
@@ -65,23 +65,23 @@ def test_the_first_vectors_are_those_given_and_frozen_where_asked(words):
 
 
 def test_one_hot_mixtures_are_words(model):
-    every = model.embed(torch.arange(len(model.vocabulary))[None])[0]
-    mixture = torch.nn.functional.one_hot(TOKENS, len(model.vocabulary)).to(every)
-    soft, hard = model.losses(mixture @ every, INTENTS, TAGS), model(TOKENS, INTENTS, TAGS)
+    vectors = model.embed(torch.arange(len(model.vocabulary))[None])[0]
+    mixture = torch.nn.functional.one_hot(TOKENS, len(model.vocabulary)).to(vectors)
+    soft, hard = model.losses(mixture @ vectors, INTENTS, TAGS), model(TOKENS, INTENTS, TAGS)
     torch.testing.assert_close(soft, hard, rtol=1e-5, atol=1e-5)
 
 
 def test_rows_do_not_know_of_each_other_and_every_word_matters_to_both_parts(model):
     together = model(TOKENS, INTENTS, TAGS)
     for row in range(3):
-        alone = model(TOKENS[row : row + 1], INTENTS[row : row + 1], TAGS[row : row + 1])
-        torch.testing.assert_close(alone.joint[0], together.joint[row])
+        single = model(TOKENS[row : row + 1], INTENTS[row : row + 1], TAGS[row : row + 1])
+        torch.testing.assert_close(single.joint[0], together.joint[row])
     vectors = model.embed(TOKENS).detach().requires_grad_()
     for part in model.losses(vectors, INTENTS, TAGS):
-        (one,) = torch.autograd.grad(part[1], vectors, retain_graph=True)
-        assert one[[0, 2]].abs().sum() == 0
-        (every,) = torch.autograd.grad(part.sum(), vectors, retain_graph=True)
-        assert (every.abs().sum(-1) > 0).all()
+        (gradient,) = torch.autograd.grad(part[1], vectors, retain_graph=True)
+        assert gradient[[0, 2]].abs().sum() == 0
+        (gradients,) = torch.autograd.grad(part.sum(), vectors, retain_graph=True)
+        assert (gradients.abs().sum(-1) > 0).all()
 
 
 @pytest.mark.slow
@@ -89,21 +89,21 @@ def test_the_gradient_by_vectors_is_that_of_finite_differences(model):
     model = model.double()
     vectors = model.embed(TOKENS[:2]).detach().requires_grad_()
     assert torch.autograd.gradcheck(
-        lambda given: model.losses(given, INTENTS[:2], TAGS[:2]).joint, vectors
+        lambda embedded: model.losses(embedded, INTENTS[:2], TAGS[:2]).joint, vectors
     )
 
 
 def test_predictions_are_the_likeliest_of_all_answers(model):
     intents, tags = model.predict(TOKENS)
-    every = torch.tensor(list(product(range(3), repeat=4)))
+    all_tags = torch.tensor(list(product(range(3), repeat=4)))
     for row in range(3):
-        tokens = TOKENS[row].expand(len(every), -1)
-        whatever = torch.zeros(len(every), dtype=torch.int64)
-        losses = model(tokens, whatever, every).tags
-        assert every[losses.argmin()].tolist() == tags[row].tolist()
+        tokens = TOKENS[row].expand(len(all_tags), -1)
+        whatever = torch.zeros(len(all_tags), dtype=torch.int64)
+        losses = model(tokens, whatever, all_tags).tags
+        assert all_tags[losses.argmin()].tolist() == tags[row].tolist()
         assert (-losses).exp().sum().item() == pytest.approx(1, rel=1e-4)
-        asked = model(tokens[:2], torch.tensor([0, 1]), every[:2]).intent
-        assert asked.argmin() == intents[row]
+        intent_losses = model(tokens[:2], torch.tensor([0, 1]), all_tags[:2]).intent
+        assert intent_losses.argmin() == intents[row]
 
 
 def test_a_word_that_nobody_knows_is_read_as_unknown(model):
@@ -169,14 +169,14 @@ def test_an_encoder_reads_what_transformers_reads(encoder, folder):
 
 
 def test_tags_stand_at_the_first_piece_of_each_word(encoder):
-    said = Utterance(("fly", "to", "parisyork", "now"), ("O", "O", "B-city", "I-city"), "Fly")
-    data = encoder.encode(Utterances.of([said]))
-    pieces = encoder.read(said.tokens)
+    utterance = Utterance(("fly", "to", "parisyork", "now"), ("O", "O", "B-city", "I-city"), "Fly")
+    data = encoder.encode(Utterances.of([utterance]))
+    pieces = encoder.read(utterance.tokens)
     assert len(pieces[2]) > 1
     assert data.tokens.tolist() == [token for word in pieces for token in word]
     firsts = data.tags != IGNORED
-    assert [encoder.tags[tag] for tag in data.tags[firsts]] == list(said.tags)
-    assert firsts.tolist() == [place == 0 for word in pieces for place in range(len(word))]
+    assert [encoder.tags[tag] for tag in data.tags[firsts]] == list(utterance.tags)
+    assert firsts.tolist() == [index == 0 for word in pieces for index in range(len(word))]
 
 
 def test_a_word_carries_its_blank_where_the_tokenizer_says_so(encoders):
@@ -186,8 +186,8 @@ def test_a_word_carries_its_blank_where_the_tokenizer_says_so(encoders):
     assert bert.read(["york"]) == bert.read(["to", "york"])[1:]
     gone, strange = "\u200b", "\u4f60"  # words without a piece keep their places
     assert bert.read(["to", gone, strange, "york"])[1:3] == [(), ()]
-    said = Utterance(("to", gone, strange, "york"), ("O",) * 4, "Fly")
-    data = bert.encode(Utterances.of([said]))
+    utterance = Utterance(("to", gone, strange, "york"), ("O",) * 4, "Fly")
+    data = bert.encode(Utterances.of([utterance]))
     assert (data.tags != IGNORED).sum() == 4
     assert (data.tokens == bert.vocabulary.unk_id).sum() == 2
 
@@ -197,12 +197,12 @@ def test_a_loss_counts_the_words_and_not_their_pieces(encoder):
     tokens = torch.randint(5, 50, (3, 4))
     intents, tags = torch.tensor([0, 1, 1]), torch.tensor([[0, IGNORED, 1, 2]] * 3)
     logits, tagged = encoder.scores(encoder.embed(tokens))
-    found = encoder(tokens, intents, tags)
+    losses = encoder(tokens, intents, tags)
     assert isinstance(encoder, WhiteBox)
     for row in range(3):
         cost = -sum(tagged[row].log_softmax(-1)[n, tags[row, n]] for n in (0, 2, 3))
-        torch.testing.assert_close(found.tags[row], cost)
-        torch.testing.assert_close(found.intent[row], -logits[row].log_softmax(-1)[intents[row]])
+        torch.testing.assert_close(losses.tags[row], cost)
+        torch.testing.assert_close(losses.intent[row], -logits[row].log_softmax(-1)[intents[row]])
     encoder, tags = encoder.double(), torch.tensor([[0, 1, 2]] * 2)
     vectors = encoder.embed(tokens[:2, :3]).detach().requires_grad_()
     assert torch.autograd.gradcheck(lambda v: encoder.losses(v, intents[:2], tags).joint, vectors)
@@ -224,16 +224,16 @@ def test_training_reaches_the_right_answers(encoders, tmp_path):
 
 def test_the_seed_decides_the_heads(folder):
     state = torch.random.get_rng_state()
-    one, same, other = (new_encoder(folder, ["a"], ["O"], seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(one.intent_head.weight, same.intent_head.weight)
-    assert not torch.equal(one.intent_head.weight, other.intent_head.weight)
+    first, same, other = (new_encoder(folder, ["a"], ["O"], seed=seed) for seed in (1, 1, 2))
+    assert torch.equal(first.intent_head.weight, same.intent_head.weight)
+    assert not torch.equal(first.intent_head.weight, other.intent_head.weight)
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_longer_utterances_than_the_encoder_reads_are_refused(encoder):
-    said = Utterance(("york",) * 13, ("O",) * 13, "Fly")
+    utterance = Utterance(("york",) * 13, ("O",) * 13, "Fly")
     with pytest.raises(DataError, match=r"utterance 2 has .* pieces; the encoder reads at most"):
-        encoder.encode(Utterances.of([next(iter(SAID)), said]))
+        encoder.encode(Utterances.of([next(iter(SAID)), utterance]))
     longest = torch.full((1, encoder.longest), 6)
     encoder.predict(longest)
     with pytest.raises(ValueError, match="at most"):

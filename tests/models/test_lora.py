@@ -143,11 +143,11 @@ def test_an_adapter_like_another_has_its_shape_and_has_learnt_nothing(
     shared = {parameter.data_ptr() for parameter in base.parameters()}
     assert shared <= {parameter.data_ptr() for parameter in fresh.parameters()}
     save_model(fresh, tmp_path / "fresh")
-    one, other = (
-        {key: value.shape for key, value in load_file(place / "adapter_model.safetensors").items()}
-        for place in (tmp_path / "other", tmp_path / "fresh")
+    expected, shapes = (
+        {key: value.shape for key, value in load_file(folder / "adapter_model.safetensors").items()}
+        for folder in (tmp_path / "other", tmp_path / "fresh")
     )
-    assert one == other
+    assert expected == shapes
     described = json.loads((tmp_path / "fresh" / CONFIG).read_text())
     assert described["base_model_name_or_path"] == str(folders["llama"])
 
@@ -170,11 +170,11 @@ def test_an_adapter_like_another_leaves_the_shared_weights_alone(make, tmp_path)
 @pytest.mark.filterwarnings("ignore")  # what PEFT says of embeddings and of itself
 def test_an_adapter_that_brings_more_tokens_widens_its_own_copy_alone(name, make, base, tmp_path):
     before, shared = answer(base), base.network.get_input_embeddings().weight
-    whole, tokenizer = make[name]().network, copy.deepcopy(base.vocabulary.tokenizer)
+    larger, tokenizer = make[name]().network, copy.deepcopy(base.vocabulary.tokenizer)
     tokenizer.add_tokens([f"<|{n}|>" for n in range(20)])
-    whole.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    larger.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     ends = ["wte", "lm_head"] if name == "gpt2" else ["embed_tokens", "lm_head"]
-    network = get_peft_model(whole, LoraConfig(r=2, modules_to_save=ends))
+    network = get_peft_model(larger, LoraConfig(r=2, modules_to_save=ends))
     for parameter in network.parameters():
         if parameter.requires_grad:
             torch.nn.init.normal_(parameter, std=0.3)

@@ -166,14 +166,14 @@ def test_a_text_read_in_windows_equals_the_text_read_at_once(shared, name):
     torch.testing.assert_close(torch.cat([first, second], 1), expected)
 
 
-def lstm_step(given, held, state):
-    i, f, g, o = (given + held).chunk(4)
+def lstm_step(from_input, from_state, state):
+    i, f, g, o = (from_input + from_state).chunk(4)
     cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
     return o.sigmoid() * cell.tanh(), cell
 
 
-def gru_step(given, held, state):
-    (r, z, n), (own_r, own_z, own_n) = given.chunk(3), held.chunk(3)
+def gru_step(from_input, from_state, state):
+    (r, z, n), (own_r, own_z, own_n) = from_input.chunk(3), from_state.chunk(3)
     keep, new = (z + own_z).sigmoid(), (n + (r + own_r).sigmoid() * own_n).tanh()
     return ((1 - keep) * new + keep * state[0],)
 
@@ -188,9 +188,11 @@ def test_a_recurrent_network_equals_its_equations(shared, name, step):
     for position, token in enumerate(tokens):
         below = model.embedding.weight[token]
         for layer in range(2):
-            given = weights[f"weight_ih_l{layer}"] @ below + weights[f"bias_ih_l{layer}"]
-            held = weights[f"weight_hh_l{layer}"] @ states[layer][0] + weights[f"bias_hh_l{layer}"]
-            states[layer] = step(given, held, states[layer])
+            from_input = weights[f"weight_ih_l{layer}"] @ below + weights[f"bias_ih_l{layer}"]
+            from_state = (
+                weights[f"weight_hh_l{layer}"] @ states[layer][0] + weights[f"bias_hh_l{layer}"]
+            )
+            states[layer] = step(from_input, from_state, states[layer])
             below = states[layer][0]
         logits = model.head.weight @ below + model.head.bias
         torch.testing.assert_close(logits, expected[0, position], **CLOSE)

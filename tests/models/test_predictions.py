@@ -32,7 +32,7 @@ from vestige.models.predictions import (
 )
 from vestige.models.prefix import PrefixedModel
 from vestige.models.ranks import LinearRanks
-from vestige.models.reading import word_places
+from vestige.models.reading import word_positions
 from vestige.models.seq2seq import Seq2SeqModel
 from vestige.models.table import TableModel
 from vestige.models.top_k import likeliest_ranks
@@ -54,11 +54,11 @@ def one_by_one(model, data):
         document = data.document(index).astype(np.int64)
         longest = getattr(model, "longest", None) or len(document)
         state = model.start(1)
-        for place, token in enumerate(document):
-            if place and place % longest == 0:
+        for position, token in enumerate(document):
+            if position and position % longest == 0:
                 state = model.start(1, anywhere=True)
-            if place:
-                state = model.advance(state, torch.tensor([document[place - 1]]))
+            if position:
+                state = model.advance(state, torch.tensor([document[position - 1]]))
             answer = model.log_probs(state)[0]
             ranks.append(place_of(token, answer))
             log_probs.append(float(answer[token]))
@@ -76,12 +76,12 @@ def test_batches_give_what_single_words_give(model):
     data = random_texts([3, 0, 11, 12, 13, 1, 26, 5, 0])
     ranks, log_probs = one_by_one(model, data)
     for batch_tokens in (8192, 7):
-        found = word_ranks(model, data, np.arange(len(data.tokens)), batch_tokens=batch_tokens)
-        assert found.ranks.tolist() == ranks
-        np.testing.assert_allclose(found.log_probs, log_probs, rtol=1e-4, atol=1e-5)
-        whole = measure(model, data, [rank, log_prob], batch_tokens=batch_tokens)
-        assert whole["ranks"].tolist() == ranks
-        np.testing.assert_allclose(whole["log_probs"], log_probs, rtol=1e-4, atol=1e-5)
+        words = word_ranks(model, data, np.arange(len(data.tokens)), batch_tokens=batch_tokens)
+        assert words.ranks.tolist() == ranks
+        np.testing.assert_allclose(words.log_probs, log_probs, rtol=1e-4, atol=1e-5)
+        columns = measure(model, data, [rank, log_prob], batch_tokens=batch_tokens)
+        assert columns["ranks"].tolist() == ranks
+        np.testing.assert_allclose(columns["log_probs"], log_probs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -89,11 +89,11 @@ def test_batches_give_what_single_words_give(model):
 def test_texts_after_a_prefix_are_too(model, prefix):
     data = random_texts([3, 0, 7, 25])  # the last is longer than what is read at once
     for anywhere in (False, True):
-        behind = PrefixedModel(model, prefix, anywhere=anywhere)
-        ranks, log_probs = one_by_one(behind, data)
-        found = word_ranks(behind, data, np.arange(len(data.tokens)))
-        assert found.ranks.tolist() == ranks
-        np.testing.assert_allclose(found.log_probs, log_probs, rtol=1e-4, atol=1e-5)
+        prefixed = PrefixedModel(model, prefix, anywhere=anywhere)
+        ranks, log_probs = one_by_one(prefixed, data)
+        words = word_ranks(prefixed, data, np.arange(len(data.tokens)))
+        assert words.ranks.tolist() == ranks
+        np.testing.assert_allclose(words.log_probs, log_probs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
@@ -110,20 +110,20 @@ def test_texts_have_the_sum_of_the_log_probabilities_of_their_tokens(model, monk
     np.testing.assert_allclose(np.concatenate(each[:6]), log_probs, rtol=1e-4, atol=1e-5)
     monkeypatch.setattr(module, "PRODUCT_CELLS", 3 * model.vocab_size)
     monkeypatch.setattr(module, "CACHE_CELLS", 2 * model.vocab_size)
-    monkeypatch.setattr(module, "TEXTS", 2)
+    monkeypatch.setattr(module, "REPORT_EVERY", 2)
     np.testing.assert_allclose(text_log_probs(model, ids), sums, rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "table"])
 def test_the_probabilities_of_all_sequences_sum_to_one(shared, name):
-    every = [[a, b] for a in range(20) for b in range(20)]
-    assert np.exp(text_log_probs(shared[name], every)).sum() == pytest.approx(1.0, abs=1e-5)
+    sequences = [[a, b] for a in range(20) for b in range(20)]
+    assert np.exp(text_log_probs(shared[name], sequences)).sum() == pytest.approx(1.0, abs=1e-5)
 
 
 def test_lists_and_ranks_agree_on_every_word(model):
     data = random_texts([3, 11, 0, 14, 6], seed=1)
     ranks = word_ranks(model, data)
-    contexts, words = contexts_at(data, word_places(data), model.vocabulary)
+    contexts, words = contexts_at(data, word_positions(data), model.vocabulary)
     for k in (1, 3, 20):
         listed = likeliest_ranks(narrow(model, k=k), contexts, words, at_once=9)
         assert listed.tolist() == np.minimum(ranks.ranks, k + 1).tolist()
@@ -134,7 +134,7 @@ def test_lists_and_ranks_agree_on_exact_ties_and_impossible_words(k):
     data = random_texts([9, 4, 15, 30], size=8)
     ranks = word_ranks(TIES, data).ranks
     assert ranks.tolist() == np.array(one_by_one(TIES, data)[0])[data.tokens != 1].tolist()
-    contexts, words = contexts_at(data, word_places(data), TIES.vocabulary)
+    contexts, words = contexts_at(data, word_positions(data), TIES.vocabulary)
     listed = likeliest_ranks(narrow(TIES, k=k), contexts, words)
     assert listed.tolist() == np.minimum(ranks, k + 1).tolist()
 
@@ -142,13 +142,13 @@ def test_lists_and_ranks_agree_on_exact_ties_and_impossible_words(k):
 @pytest.mark.parametrize("name", ["lstm", "transformer", "table", "gpt2"])
 def test_some_words_have_the_ranks_that_they_have_among_all(shared, name):
     model, data = shared[name], random_texts([9, 20, 3, 7])
-    whole = measure(model, data, [rank])["ranks"]
-    assert len(whole) == len(data.tokens) == len(word_ranks(model, data).ranks) + 4  # ends
+    all_ranks = measure(model, data, [rank])["ranks"]
+    assert len(all_ranks) == len(data.tokens) == len(word_ranks(model, data).ranks) + 4  # ends
     chosen = [22, 5, 5, 33, 0]
     for positions in (chosen, np.array(chosen, np.int32)):
-        assert word_ranks(model, data, positions).ranks.tolist() == whole[chosen].tolist()
+        assert word_ranks(model, data, positions).ranks.tolist() == all_ranks[chosen].tolist()
     mask = np.isin(np.arange(len(data.tokens)), chosen)
-    assert word_ranks(model, data, mask).ranks.tolist() == whole[mask].tolist()
+    assert word_ranks(model, data, mask).ranks.tolist() == all_ranks[mask].tolist()
     assert len(word_ranks(model, data, []).ranks) == 0
     assert measure(model, data, [rank], [])["ranks"].dtype == np.int32
 
@@ -197,18 +197,18 @@ def test_targets_are_ranked_as_a_decoder_ranks_them_a_word_at_a_time(kind):
     model = translator(kind)
     ranks, log_probs = [], []
     for text, source in enumerate(pair_corpus().sources):
-        given = model.given(source)
-        state = given.start(1)
+        decoder = model.given(source)
+        state = decoder.start(1)
         for token in PAIRS.targets.document(text)[:-1].tolist():
-            known = given.log_probs(state)[0]
-            ranks.append(place_of(token, known))
-            log_probs.append(float(known[token]))
-            state = given.advance(state, torch.tensor([token]))
+            distribution = decoder.log_probs(state)[0]
+            ranks.append(place_of(token, distribution))
+            log_probs.append(float(distribution[token]))
+            state = decoder.advance(state, torch.tensor([token]))
     for batch_tokens in (8192, 2):
-        found = word_ranks(model, PAIRS, batch_tokens=batch_tokens)
-        assert found.ranks.tolist() == ranks
-        np.testing.assert_allclose(found.log_probs, log_probs, rtol=1e-4, atol=1e-5)
-    some = word_places(PAIRS.targets)[5:20:3]
+        words = word_ranks(model, PAIRS, batch_tokens=batch_tokens)
+        assert words.ranks.tolist() == ranks
+        np.testing.assert_allclose(words.log_probs, log_probs, rtol=1e-4, atol=1e-5)
+    some = word_positions(PAIRS.targets)[5:20:3]
     assert word_ranks(model, PAIRS, some).ranks.tolist() == ranks[5:20:3]
 
 
@@ -240,8 +240,8 @@ def test_dropout_is_off_while_texts_are_scored(make):
 
 def test_what_a_model_rules_out_has_the_logarithm_of_nothing():
     model = TableModel([0.5, 0.5], [[1.0, 0.0], [0.5, 0.5]])
-    [found] = log_probs_of(model, [[0, 1]])
-    assert found.tolist() == [pytest.approx(math.log(0.5)), -math.inf]
+    [log_probs] = log_probs_of(model, [[0, 1]])
+    assert log_probs.tolist() == [pytest.approx(math.log(0.5)), -math.inf]
     assert text_log_probs(model, [[0, 1]]).tolist() == [-math.inf]
     assert text_log_probs(model, []).shape == (0,)
     assert log_probs_of(model, []) == []
@@ -271,11 +271,11 @@ def test_a_prefix_leaves_less_room_for_a_text(shared):
 @pytest.mark.parametrize("name", NETWORKS)
 def test_silent_units_are_zeros_before_the_head(shared, name):
     model, data = shared[name], random_texts([5, 3, 7])
-    width, places = linear_head(model).in_features, word_places(data)
+    width, positions = linear_head(model).in_features, word_positions(data)
     before = word_ranks(model, data)
     drawn = random_maskings(width, [0.25, 0.75], orders=1, seed=3)[0]
     masks = np.concatenate([drawn, np.zeros((1, width), bool), np.ones((1, width), bool)])
-    found = silenced_ranks(model, data, places, masks)
+    ranks = silenced_ranks(model, data, positions, masks)
     for row, mask in enumerate(masks):
         expected = []
         for index in range(len(data)):
@@ -285,15 +285,15 @@ def test_silent_units_are_zeros_before_the_head(shared, name):
                 hidden = model.body(read[None])[0][0] * torch.from_numpy(~mask)
                 logits = model.predict(hidden).float()
             expected += [place_of(*pair) for pair in zip(ids.tolist(), logits, strict=True)]
-        assert found[row].tolist() == expected
-    assert found[2].tolist() == before.ranks.tolist()
+        assert ranks[row].tolist() == expected
+    assert ranks[2].tolist() == before.ranks.tolist()
     assert word_ranks(model, data).log_probs.tolist() == before.log_probs.tolist()
 
 
 @pytest.mark.parametrize("kind", ["lstm+attention", "lstm"])
 def test_decoders_are_silenced_at_their_head_as_well(kind):
     model, mask = translator(kind), np.arange(7) % 2 == 0
-    found = silenced_ranks(model, PAIRS, word_places(PAIRS.targets), mask[None])
+    ranks = silenced_ranks(model, PAIRS, word_positions(PAIRS.targets), mask[None])
     expected = []
     for index, source in enumerate(pair_corpus().sources):
         ids = PAIRS.targets.document(index)[:-1].tolist()
@@ -301,7 +301,7 @@ def test_decoders_are_silenced_at_their_head_as_well(kind):
             hidden, _ = model.given(source).body(torch.tensor([[TARGETS.eos_id, *ids]]))
             logits = model.predict(hidden[0] * torch.from_numpy(~mask))
         expected += [place_of(*pair) for pair in zip(ids, logits, strict=False)]
-    assert found[0].tolist() == expected
+    assert ranks[0].tolist() == expected
 
 
 def test_silence_grows_within_an_order_and_orders_differ(shared):
@@ -310,10 +310,10 @@ def test_silence_grows_within_an_order_and_orders_differ(shared):
     assert (masks[:, 1:] >= masks[:, :-1]).all()
     assert len({mask.tobytes() for mask in masks[:, 1]}) == 4
     assert (masks == random_maskings(20, [0.1, 0.5, 0.9], orders=4, seed=0)).all()
-    told, few = [], random_maskings(12, [0.5], orders=3, seed=0)[:, 0]
+    reports, few = [], random_maskings(12, [0.5], orders=3, seed=0)[:, 0]
     data = random_texts([3])
-    silenced_ranks(shared["lstm"], data, [0, 1], few, progress=lambda *p: told.append(p))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    silenced_ranks(shared["lstm"], data, [0, 1], few, progress=lambda *p: reports.append(p))
+    assert reports == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_what_cannot_be_silenced_is_refused(shared):

@@ -27,12 +27,12 @@ def true_ranks(hidden, head, targets):
     return LinearRanks(head)(hidden, targets)["ranks"]
 
 
-def whole_numbers(n, width, words, *, reach=2, bias=True):
+def whole_numbers(n, width, words, *, largest=2, bias=True):
     """A head and inputs whose products are exact, so that ties are many and certain."""
     generator = torch.Generator().manual_seed(n * 1000 + width * 10 + words)
 
     def draw(*shape):
-        return torch.randint(-reach, reach + 1, shape, generator=generator).float()
+        return torch.randint(-largest, largest + 1, shape, generator=generator).float()
 
     head = nn.Linear(width, words, bias=bias)
     head.weight.data, hidden = draw(words, width), draw(n, width)
@@ -50,27 +50,29 @@ def test_blocks_of_every_size_give_the_places_of_a_stable_sort(monkeypatch, rows
     for n, words in ((1, 2), (3, 15), (50, 16), (70, 129), (33, 300)):
         hidden, head, targets = whole_numbers(n, 5, words)
         logits = head(hidden).detach()
-        given = [hidden, targets, logits, head.weight]
-        before = [tensor.clone() for tensor in given]
-        found = LinearRanks(head, log_probs=True)(hidden, targets)
-        assert found["ranks"].equal(by_sorting(logits, targets))
-        assert true_ranks(hidden, head, targets).equal(found["ranks"])
-        assert ranks_in(logits, targets).equal(found["ranks"])
+        tensors = [hidden, targets, logits, head.weight]
+        before = [tensor.clone() for tensor in tensors]
+        counted = LinearRanks(head, log_probs=True)(hidden, targets)
+        assert counted["ranks"].equal(by_sorting(logits, targets))
+        assert true_ranks(hidden, head, targets).equal(counted["ranks"])
+        assert ranks_in(logits, targets).equal(counted["ranks"])
         expected = logits.log_softmax(1).gather(1, targets[:, None])[:, 0]
-        torch.testing.assert_close(found["log_probs"], expected)
-        alone = log_prob(Predictions(logits, targets))
-        torch.testing.assert_close(alone["log_probs"], expected)
+        torch.testing.assert_close(counted["log_probs"], expected)
+        log_probs = log_prob(Predictions(logits, targets))
+        torch.testing.assert_close(log_probs["log_probs"], expected)
         rank(Predictions(logits, targets))
-        assert all(one.equal(two) for one, two in zip(given, before, strict=True))  # unchanged
+        assert all(
+            after.equal(copy) for after, copy in zip(tensors, before, strict=True)
+        )  # unchanged
 
 
 @pytest.mark.parametrize("bias", [True, False])
 def test_every_word_of_a_tied_row_has_a_rank_of_its_own(monkeypatch, bias):
     monkeypatch.setattr(module, "COLUMNS", 16)
-    _, head, _ = whole_numbers(1, 3, 200, reach=1, bias=bias)
+    _, head, _ = whole_numbers(1, 3, 200, largest=1, bias=bias)
     hidden = torch.tensor([[1.0, 0.0, -1.0]]).expand(200, 3)
-    found = true_ranks(hidden, head, torch.arange(200))
-    assert sorted(found.tolist()) == list(range(1, 201))
+    ranks = true_ranks(hidden, head, torch.arange(200))
+    assert sorted(ranks.tolist()) == list(range(1, 201))
 
 
 @pytest.mark.parametrize("words", [64, 1000, 1013])
@@ -83,8 +85,8 @@ def test_equal_rows_of_the_head_tie_wherever_they_stand(words, width):
         head.weight.copy_(head.weight[kind])
         head.bias.copy_(head.bias[kind])
     hidden = torch.randn(words, width)
-    every = (hidden.double() @ head.weight.double().T + head.bias.double()).detach()
-    exact = torch.stack([every[:, (kind == n).nonzero()[0, 0]] for n in range(10)], 1)
+    logits = (hidden.double() @ head.weight.double().T + head.bias.double()).detach()
+    exact = torch.stack([logits[:, (kind == n).nonzero()[0, 0]] for n in range(10)], 1)
     targets = torch.arange(words)
     assert true_ranks(hidden, head, targets).equal(by_sorting(exact[:, kind].float(), targets))
 
@@ -95,16 +97,18 @@ def test_a_wrong_estimate_of_the_true_logits_changes_nothing(monkeypatch):
     expected = LinearRanks(head, log_probs=True)(hidden, targets)
     estimate = LinearRanks._estimate
     monkeypatch.setattr(
-        LinearRanks, "_estimate", lambda *given: estimate(*given) + torch.randn(len(given[2]), 1)
+        LinearRanks,
+        "_estimate",
+        lambda *arguments: estimate(*arguments) + torch.randn(len(arguments[2]), 1),
     )
-    found = LinearRanks(head, log_probs=True)(hidden, targets)
-    assert all(found[name].equal(expected[name]) for name in expected)
+    counted = LinearRanks(head, log_probs=True)(hidden, targets)
+    assert all(counted[name].equal(expected[name]) for name in expected)
 
 
 def test_a_device_that_never_agrees_with_itself_is_an_error(monkeypatch):
     plain = torch.addmm
     monkeypatch.setattr(
-        torch, "addmm", lambda *given, out: out.copy_(plain(*given)).add_(torch.rand(()))
+        torch, "addmm", lambda *arguments, out: out.copy_(plain(*arguments)).add_(torch.rand(()))
     )
     with pytest.raises(ModelError, match="another product each time"):
         true_ranks(torch.randn(4, 3), nn.Linear(3, 5), torch.zeros(4, dtype=torch.int64))
@@ -115,9 +119,9 @@ def test_ranks_of_random_products_differ_from_float64_by_near_ties_only():
     head, hidden, targets = nn.Linear(64, 3000), torch.randn(300, 64), torch.randint(3000, (300,))
     exact = (hidden.double() @ head.weight.double().T + head.bias.double()).detach()
     true = exact.gather(1, targets[:, None])
-    found = true_ranks(hidden, head, targets)
-    assert (found >= 1 + (exact > true + 1e-5).sum(1)).all()
-    assert (found <= (exact > true - 1e-5).sum(1)).all()
+    ranks = true_ranks(hidden, head, targets)
+    assert (ranks >= 1 + (exact > true + 1e-5).sum(1)).all()
+    assert (ranks <= (exact > true - 1e-5).sum(1)).all()
 
 
 EXTREME = [-math.inf, -3e38, -1.0, -1e-45, -0.0, 0.0, 1e-45, 1.0, 3e38, math.inf]
@@ -150,9 +154,9 @@ def test_heads_that_are_more_than_a_finite_float32_product_are_left_to_logits():
     assert LinearRanks.of(Model(nn.Linear(3, 5))) is not None
     for head in (nn.Linear(3, 5).half(), Adapted(3, 5), nn.Sequential(nn.Linear(3, 5))):
         assert LinearRanks.of(Model(head)) is None
-    whole = Model(nn.Linear(3, 5))
-    whole.separate_head = False
-    assert LinearRanks.of(whole) is None
+    inseparable = Model(nn.Linear(3, 5))
+    inseparable.separate_head = False
+    assert LinearRanks.of(inseparable) is None
     head = nn.Linear(2, 40)
     head.bias.data[10:30] = -math.inf  # words that the head forbids
     assert LinearRanks.of(Model(head)) is None
@@ -189,7 +193,7 @@ def first(values, ids, k, alike=0.0):
     """The definition: all of them in order of falling value, then of id."""
     # float32 first: what is rounded is what the tensor holds
     keys = [float(np.round(float(v) / alike)) if alike else float(v) for v in values]
-    return sorted(range(len(keys)), key=lambda place: (-keys[place], ids[place]))[:k]
+    return sorted(range(len(keys)), key=lambda index: (-keys[index], ids[index]))[:k]
 
 
 def rows_of(table, k, alike):
@@ -214,9 +218,9 @@ def test_the_largest_of_rows_are_those_of_a_whole_sort(table, share, alike):
 @pytest.mark.parametrize("width", [1600, 1651, 4096])
 @pytest.mark.parametrize("likely", [[1, 1, 1, 1, 1, 1], [50, 0, 1, 1, 0, 0], [1, 0, 0, 0, 0, 0]])
 def test_the_largest_of_wide_rows_are_too(width, likely):
-    few, chance = np.array(FEW, np.float32)[[0, 1, 4, 5, 6, 7]], np.random.default_rng(0)
-    table = chance.choice(few, (6, width), p=np.array(likely) / sum(likely))
-    table[:3] += chance.normal(size=(3, width)).astype(np.float32)
+    few, rng = np.array(FEW, np.float32)[[0, 1, 4, 5, 6, 7]], np.random.default_rng(0)
+    table = rng.choice(few, (6, width), p=np.array(likely) / sum(likely))
+    table[:3] += rng.normal(size=(3, width)).astype(np.float32)
     for k, alike in ((1, 0.0), (2, 1e-5)):
         assert largest(torch.from_numpy(table), k, alike=alike).tolist() == rows_of(table, k, alike)
 
@@ -229,8 +233,8 @@ def test_the_largest_of_wide_rows_are_too(width, likely):
 )
 def test_places_are_those_of_a_whole_sort_by_ids(values, k, seed, alike):
     ids = np.random.default_rng(seed).permutation(len(values))
-    found = largest_by(torch.from_numpy(values), torch.from_numpy(ids), k, alike=alike)
-    assert found.tolist() == first(values, ids, k, alike)
+    positions = largest_by(torch.from_numpy(values), torch.from_numpy(ids), k, alike=alike)
+    assert positions.tolist() == first(values, ids, k, alike)
 
 
 @pytest.mark.slow
@@ -240,8 +244,8 @@ def test_places_are_those_of_a_whole_sort_by_ids(values, k, seed, alike):
 )
 def test_any_numbers_are_those_of_a_whole_sort(values, k):
     for alike in (0.0, ROUNDED, 1.0):
-        found = largest(torch.from_numpy(values), k, alike=alike)
-        assert found.tolist() == rows_of(values, k, alike)
+        positions = largest(torch.from_numpy(values), k, alike=alike)
+        assert positions.tolist() == rows_of(values, k, alike)
 
 
 @pytest.mark.parametrize("size", [1, 7, 8, 15, 16, 17, 100, 1000])
@@ -282,10 +286,10 @@ def test_every_cell_above_its_rows_floor_is_found_once(columns):
     table = torch.randn(9, columns, generator=generator)
     floor = torch.randn(9, generator=generator)
     rows, cols, values = cells_above(table, floor)
-    found = list(zip(rows.tolist(), cols.tolist(), strict=True))
+    cells = list(zip(rows.tolist(), cols.tolist(), strict=True))
     naive = {(r, c) for r in range(9) for c in range(columns) if table[r, c] > floor[r]}
-    assert len(found) == len(set(found))
-    assert set(found) == naive
+    assert len(cells) == len(set(cells))
+    assert set(cells) == naive
     assert torch.equal(values, table[rows, cols])
     table[0, columns // 2] = -torch.inf  # a floor of minus infinity keeps every finite cell
     assert len(cells_above(table, torch.full((9,), -torch.inf))[0]) == 9 * columns - 1

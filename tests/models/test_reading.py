@@ -10,8 +10,8 @@ from tests.models.conftest import random_texts
 from vestige.data.encoded import EncodedCorpus
 from vestige.models.key_value_cache import KeysAndValues
 from vestige.models.predictions import log_prob, measure, rank, text_log_probs, word_ranks
-from vestige.models.prefix import Context, PrefixedModel
-from vestige.models.reading import NO_CONTEXT, pack, read, word_places
+from vestige.models.prefix import PrefixedModel, ReadContext
+from vestige.models.reading import NO_CONTEXT, pack, read, word_positions
 
 TEXTS = [[5, 9, 3, 7, 4], [5, 9, 3, 2], [8, 1, 1, 6], [7, 7], [3]]
 
@@ -24,11 +24,11 @@ def model(request, foreign):
 @torch.no_grad()
 def naive(model, before):
     """Each text in a forward pass of its own, after all that is before it."""
-    found = []
+    log_probs = []
     for text in TEXTS:
         logits = model.network(torch.tensor([before + text])).logits[0].log_softmax(-1)
-        found += [float(logits[len(before) + i - 1, token]) for i, token in enumerate(text)]
-    return found
+        log_probs += [float(logits[len(before) + i - 1, token]) for i, token in enumerate(text)]
+    return log_probs
 
 
 @pytest.mark.slow
@@ -42,23 +42,23 @@ def test_every_token_is_predicted_as_by_transformers(model):
         (PrefixedModel(model, [4], anywhere=True), [4]),
     ):
         for batch_tokens in (8192, 10):
-            found = measure(reader, pack(TEXTS), [log_prob], batch_tokens=batch_tokens)
-            np.testing.assert_allclose(found["log_probs"], naive(model, before), 1e-4, 1e-5)
+            columns = measure(reader, pack(TEXTS), [log_prob], batch_tokens=batch_tokens)
+            np.testing.assert_allclose(columns["log_probs"], naive(model, before), 1e-4, 1e-5)
 
 
 def test_a_prefix_is_read_once(model, monkeypatch):
     passes, forward = [], torch.nn.Embedding.forward
 
     def counted(self, ids):
-        if self is model._plain().get_input_embeddings():
+        if self is model._base_network().get_input_embeddings():
             passes.append(tuple(ids.shape))
         return forward(self, ids)
 
     monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
-    behind = PrefixedModel(model, [4, 2, 9])
-    measure(behind, pack(TEXTS), [log_prob])
+    prefixed = PrefixedModel(model, [4, 2, 9])
+    measure(prefixed, pack(TEXTS), [log_prob])
     assert passes == [(1, 1), (1, 2), (5, 5)]
-    text_log_probs(behind, TEXTS)
+    text_log_probs(prefixed, TEXTS)
     assert passes[3:] == [(1, 1), (1, 3), (4, 4)]  # the prefix, then tokens but the last
     with pytest.raises(ValueError, match="evaluation mode"):
         list(read(model.train(), pack(TEXTS)))
@@ -71,14 +71,16 @@ def test_a_state_goes_on_as_if_nobody_had_read_texts_after_it(model):
     expected, again = model.log_probs(model.advance(begun(), torch.tensor([7, 8]))), begun()
     with torch.no_grad():
         model.body(torch.tensor([[1, 1, 6], [5, 5, 5]]), again)
-    found = model.log_probs(model.advance(again, torch.tensor([7, 8])))
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+    log_probs = model.log_probs(model.advance(again, torch.tensor([7, 8])))
+    torch.testing.assert_close(log_probs, expected, rtol=1e-5, atol=1e-6)
 
 
 def counting(model, monkeypatch):
     """How many tokens each pass of a model reads, from here on."""
     seen, body = [], model.body
-    monkeypatch.setattr(model, "body", lambda *given: seen.append(given[0].numel()) or body(*given))
+    monkeypatch.setattr(
+        model, "body", lambda *arguments: seen.append(arguments[0].numel()) or body(*arguments)
+    )
     return seen
 
 
@@ -101,10 +103,10 @@ def test_a_long_text_is_read_in_windows_that_hand_on_the_state(make, monkeypatch
 def test_only_the_wanted_tokens_are_given_each_once(shared, name):
     data = random_texts([9, 0, 30, 5])
     spans = list(read(shared[name], data, [30, 4, 7, 7, 45], batch_tokens=6))
-    assert sorted(np.concatenate([span.places for span in spans])) == [4, 7, 30, 45]
+    assert sorted(np.concatenate([span.positions for span in spans])) == [4, 7, 30, 45]
     for span in spans:
-        assert span.targets.tolist() == data.tokens[span.places].tolist()
-        assert len(span.hidden) == len(span.places)
+        assert span.targets.tolist() == data.tokens[span.positions].tolist()
+        assert len(span.hidden) == len(span.positions)
 
 
 def test_a_text_longer_than_a_batch_of_a_model_without_a_limit_is_cut(make):
@@ -112,16 +114,16 @@ def test_a_text_longer_than_a_batch_of_a_model_without_a_limit_is_cut(make):
     model.longest = None
     cut = measure(model, data, [log_prob], batch_tokens=5)["log_probs"]
     pieces = measure(model, data, [log_prob], max_length=5)["log_probs"]
-    whole = measure(model, data, [log_prob])["log_probs"]
+    uncut = measure(model, data, [log_prob])["log_probs"]
     np.testing.assert_allclose(cut, pieces, rtol=1e-5)
-    np.testing.assert_allclose(cut[:5], whole[:5], rtol=1e-5)
-    assert abs(cut[6:] - whole[6:]).max() > 1e-4
+    np.testing.assert_allclose(cut[:5], uncut[:5], rtol=1e-5)
+    assert abs(cut[6:] - uncut[6:]).max() > 1e-4
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "table", "gpt2"])
 def test_a_text_has_the_context_that_it_is_given(shared, name):
     model, data = shared[name], random_texts([5, 0, 7])
-    found = measure(model, data, [log_prob], context=NO_CONTEXT)["log_probs"]
+    log_probs = measure(model, data, [log_prob], context=NO_CONTEXT)["log_probs"]
     expected = []
     for index in range(3):
         state = model.start(1, anywhere=True)
@@ -129,63 +131,63 @@ def test_a_text_has_the_context_that_it_is_given(shared, name):
         for token, following in itertools.pairwise(document):
             state = model.advance(state, token[None])
             expected.append(float(model.log_probs(state)[0, following]))
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    np.testing.assert_allclose(log_probs, expected, rtol=1e-4)
     with pytest.raises(ValueError, match="first token of a text without context"):
         measure(model, data, [rank], [0], context=NO_CONTEXT)
-    found = measure(model, data, [log_prob], context=Context(7))["log_probs"]
+    log_probs = measure(model, data, [log_prob], context=ReadContext(7))["log_probs"]
     longer = pack([[7, *data.document(index)] for index in range(3)])
     again = measure(model, longer, [log_prob], context=NO_CONTEXT)["log_probs"]
-    np.testing.assert_allclose(found, again, rtol=1e-5)
+    np.testing.assert_allclose(log_probs, again, rtol=1e-5)
 
 
 def test_a_context_without_room_for_a_text_is_refused(shared):
     with pytest.raises(ValueError, match="context must be shorter than the model's 12 tokens"):
-        list(read(shared["gpt2"], random_texts([3]), context=Context(3, length=12)))
+        list(read(shared["gpt2"], random_texts([3]), context=ReadContext(3, length=12)))
 
 
 def test_words_are_all_tokens_but_the_last_of_each_text(shared):
     data = EncodedCorpus(np.array([1, 2, 1, 1], np.int32), np.array([0, 3, 4]))
-    assert word_places(data).tolist() == [0, 1]
+    assert word_positions(data).tolist() == [0, 1]
     assert list(read(shared["gpt2"], pack([]))) == []
     assert list(read(shared["gpt2"], random_texts([3]), [])) == []
 
 
-def drawn(rows, tokens, chance):
-    keys, values = torch.randn(2, rows, 2, tokens, 3, generator=chance)
+def random_pair(rows, tokens, generator):
+    keys, values = torch.randn(2, rows, 2, tokens, 3, generator=generator)
     return keys, values
 
 
 def test_any_tree_of_continuations_is_what_concatenation_gives():
-    chance = torch.Generator().manual_seed(0)
-    keys, values = drawn(4, 2, chance)
-    known = [(KeysAndValues.of(keys, values), keys, values)]
+    rng = torch.Generator().manual_seed(0)
+    keys, values = random_pair(4, 2, rng)
+    states = [(KeysAndValues.of(keys, values), keys, values)]
     for _ in range(300):
-        held, keys, values = known[int(torch.randint(len(known), (), generator=chance))]
-        match int(torch.randint(4, (), generator=chance)):
+        state, keys, values = states[int(torch.randint(len(states), (), generator=rng))]
+        match int(torch.randint(4, (), generator=rng)):
             case 0:
-                index = torch.randint(len(keys), (3,), generator=chance)
+                index = torch.randint(len(keys), (3,), generator=rng)
             case 1:
                 index = slice(0, max(1, len(keys) - 1))
             case _:
                 index = slice(None)
         keys, values = keys[index], values[index]
-        more = drawn(len(keys), int(torch.randint(1, 4, (), generator=chance)), chance)
+        more = random_pair(len(keys), int(torch.randint(1, 4, (), generator=rng)), rng)
         keys, values = torch.cat([keys, more[0]], 2), torch.cat([values, more[1]], 2)
-        known.append((held[index].extended(*more), keys, values))
-    assert all(torch.equal(held.read()[0], keys) for held, keys, _ in known)
-    assert all(torch.equal(held.read()[1], values) for held, _, values in known)
+        states.append((state[index].extended(*more), keys, values))
+    assert all(torch.equal(state.read()[0], keys) for state, keys, _ in states)
+    assert all(torch.equal(state.read()[1], values) for state, _, values in states)
 
 
 def test_one_text_that_goes_on_is_seldom_copied_and_choosing_rows_copies_nothing():
-    chance, places = torch.Generator().manual_seed(0), set()
-    held = KeysAndValues.of(*drawn(3, 1, chance))
+    rng, addresses = torch.Generator().manual_seed(0), set()
+    state = KeysAndValues.of(*random_pair(3, 1, rng))
     for _ in range(64):
-        held = held.extended(*drawn(3, 1, chance))
-        places.add(held.keys.data_ptr())
-    assert held.length == 65
-    assert len(places) <= 6
-    assert held.nbytes <= 2 * 2 * 3 * 2 * 65 * 3 * 4
-    held = KeysAndValues.of(*drawn(6, 5, chance))
-    chosen = held[torch.tensor([3, 3, 1])]
-    assert chosen.keys is held.keys
-    assert chosen.nbytes == held.nbytes // 2
+        state = state.extended(*random_pair(3, 1, rng))
+        addresses.add(state.keys.data_ptr())
+    assert state.length == 65
+    assert len(addresses) <= 6
+    assert state.nbytes <= 2 * 2 * 3 * 2 * 65 * 3 * 4
+    state = KeysAndValues.of(*random_pair(6, 5, rng))
+    chosen = state[torch.tensor([3, 3, 1])]
+    assert chosen.keys is state.keys
+    assert chosen.nbytes == state.nbytes // 2

@@ -59,8 +59,8 @@ def lacking(name, count=1, *, key=None):
     def lack(folder):
         weights = load_file(folder / name)
         gone = [key] if key else sorted(weights)[:count]
-        kept = {one: weight for one, weight in weights.items() if one not in gone}
-        save_file(kept, folder / name, metadata={"format": "pt"})
+        remaining = {key: weight for key, weight in weights.items() if key not in gone}
+        save_file(remaining, folder / name, metadata={"format": "pt"})
 
     return lack
 
@@ -243,13 +243,13 @@ READERS = {
 @pytest.fixture(scope="session")
 def sound(shared, words, new_bert, tmp_path_factory):
     """A folder of each kind as it is saved, to be copied and broken."""
-    place = tmp_path_factory.mktemp("sound")
+    directory = tmp_path_factory.mktemp("sound")
     names = ("lstm", "gru", "transformer", "table", *READERS)
     kinds = {name: shared[name] for name in names if name not in ("intents", "pairs", "encoder")}
     kinds |= {"intents": intent_slot_model(words), "pairs": translator(), "encoder": new_bert}
     for name, model in kinds.items():
-        save_model(model, place / name)
-    return place
+        save_model(model, directory / name)
+    return directory
 
 
 @pytest.fixture
@@ -325,7 +325,7 @@ def test_every_field_of_a_description_is_checked(name, copied, little_memory):
         file.write_text(json.dumps(content))
         messages.append(refusal(what, lambda: load_model(file.parent, device="cpu")))
     assert len(messages) > 100
-    assert sum(one is not None for one in messages) > 0.6 * len(messages)
+    assert sum(message is not None for message in messages) > 0.6 * len(messages)
 
 
 @pytest.mark.slow
@@ -354,7 +354,7 @@ def test_weights_that_are_no_numbers_are_refused(name, value, copied):
     folder = copied(name)
     [file] = folder.glob("*.safetensors")
     weights = load_file(file)
-    weights[max(weights, key=lambda one: weights[one].numel())].view(-1)[0] = value
+    weights[max(weights, key=lambda key: weights[key].numel())].view(-1)[0] = value
     save_file(weights, file, metadata={"format": "pt"})
     if (folder / "model.json").exists():
         reseal(folder)

@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from vestige.models.sampling import drawn, sample
+from vestige.models.sampling import sample, sampled_columns
 from vestige.models.table import TableModel
 
 SIZE = 5
@@ -68,9 +68,9 @@ def test_a_temperature_near_nothing_is_greedy_decoding(shared, name):
 
 def test_the_generator_decides_the_texts():
     model, _ = table()
-    one, same, other = (sample(model, 30, length=8, generator=seeded(seed)) for seed in (5, 5, 6))
-    assert one == same != other
-    assert len({tuple(text) for text in one}) > 20
+    first, same, other = (sample(model, 30, length=8, generator=seeded(seed)) for seed in (5, 5, 6))
+    assert first == same != other
+    assert len({tuple(text) for text in first}) > 20
 
 
 def test_a_text_ends_before_a_token_that_ends_it():
@@ -78,8 +78,8 @@ def test_a_text_ends_before_a_token_that_ends_it():
     texts = sample(model, 4000, length=3, ends=[0, 1], generator=seeded(3))
     assert not {0, 1} & {token for text in texts for token in text}
     empty = sum(not text for text in texts)
-    chance = rows[SIZE][:2].sum()
-    assert abs(empty - 4000 * chance) < 4 * np.sqrt(4000 * chance * (1 - chance))
+    probability = rows[SIZE][:2].sum()
+    assert abs(empty - 4000 * probability) < 4 * np.sqrt(4000 * probability * (1 - probability))
     assert max(map(len, texts)) == 3
 
 
@@ -87,10 +87,10 @@ def test_what_is_never_drawn_leaves_its_share_to_the_others():
     model, rows = table()
     texts = sample(model, 8000, length=1, never=[2], generator=seeded(4))
     counts = np.bincount([text[0] for text in texts], minlength=SIZE)
-    left = np.where(np.arange(SIZE) == 2, 0, rows[SIZE])
+    remaining = np.where(np.arange(SIZE) == 2, 0, rows[SIZE])
     assert counts[2] == 0
-    keep = left > 0
-    assert stats.chisquare(counts[keep], 8000 * left[keep] / left.sum()).pvalue > 1e-3
+    keep = remaining > 0
+    assert stats.chisquare(counts[keep], 8000 * remaining[keep] / remaining.sum()).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("bad", [{"temperature": 0.0}, {"length": 0}, {"temperature": np.inf}])
@@ -103,17 +103,19 @@ def test_settings_out_of_range_are_refused(bad):
 def test_draws_are_where_the_cumulated_probabilities_exceed_the_chance(width):
     made = torch.Generator().manual_seed(width)
     shares = torch.rand(400, width, generator=made) ** 8
-    shares[::3, width // 2 :] = 0  # nothing behind: never drawn
+    shares[::3, width // 2 :] = 0  # nothing behind: never sampled
     shares[1::3, : width // 3] = 0
-    chance = torch.rand(400, generator=made, dtype=torch.float64)
-    chance[:3] = 1
-    chance[3:6] = 0
-    found = drawn(shares, chance)
+    uniform = torch.rand(400, generator=made, dtype=torch.float64)
+    uniform[:3] = 1
+    uniform[3:6] = 0
+    columns = sampled_columns(shares, uniform)
     heap = np.cumsum(shares.double().numpy(), axis=1)
-    wanted = chance.numpy() * heap[:, -1]
-    assert (shares.gather(1, found[:, None]) > 0).all()
-    near = np.abs(heap - wanted[:, None]).min(axis=1) < 1e-6 * heap[:, -1]  # rounding may decide
-    expected = [np.searchsorted(row, w, side="right") for row, w in zip(heap, wanted, strict=True)]
+    threshold = uniform.numpy() * heap[:, -1]
+    assert (shares.gather(1, columns[:, None]) > 0).all()
+    near = np.abs(heap - threshold[:, None]).min(axis=1) < 1e-6 * heap[:, -1]  # rounding may decide
+    expected = [
+        np.searchsorted(row, w, side="right") for row, w in zip(heap, threshold, strict=True)
+    ]
     sure = ~near
     assert sure.mean() > 0.9
-    assert found.numpy()[sure].tolist() == np.array(expected)[sure].tolist()
+    assert columns.numpy()[sure].tolist() == np.array(expected)[sure].tolist()

@@ -38,10 +38,10 @@ from vestige.models.checkpoints import (
     save_model,
 )
 from vestige.models.folders import (
+    corpus_record,
     fingerprint,
-    of_corpus,
-    of_model,
-    of_network,
+    model_record,
+    network_record,
     replacing,
     sha256_of,
     weight_files,
@@ -70,8 +70,8 @@ def ask(model):
 
 
 def ask_pairs(model):
-    given = model.given("s1 s2")
-    return given.logits(given.start(2))
+    decoder = model.given("s1 s2")
+    return decoder.logits(decoder.start(2))
 
 
 def ask_intents(model):
@@ -138,8 +138,8 @@ def test_the_two_languages_may_be_read_in_pieces_of_words(tmp_path):
 def test_the_fingerprint_is_that_of_the_weights(make, new_bert, tmp_path, name):
 
     model = copy.deepcopy(new_bert) if name == "bert" else make[name]()
-    for place in ("a", "b"):
-        save_model(model, tmp_path / place)
+    for name in ("a", "b"):
+        save_model(model, tmp_path / name)
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
     with torch.no_grad():
         last = model.tag_head.bias if name == "bert" else next(model.parameters())
@@ -205,10 +205,10 @@ def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path, function, calls, surv
     target, other = tmp_path / "model", tmp_path / "other"
     save_model(old, target)
     save_model(new, other)
-    kept = {"old": fingerprint(target), "new": fingerprint(other)}
+    expected = {"old": fingerprint(target), "new": fingerprint(other)}
     command = [sys.executable, "-c", DYING, target, other, function, str(calls)]
     assert subprocess.run(command, check=False, env=ENVIRONMENT).returncode == -9
-    assert fingerprint(target) == kept[survivor]
+    assert fingerprint(target) == expected[survivor]
     assert isinstance(load_model(target), TableModel)
     save_model(new, target)
     assert fingerprint(target) == fingerprint(other)
@@ -233,22 +233,22 @@ def test_our_own_models_load_without_transformers(saved):
 
 def shard(folder, *names):
     """Part the weights into files of these names, whatever they are."""
-    whole = folder / "model.safetensors"
-    weights = load_file(whole)
+    file = folder / "model.safetensors"
+    weights = load_file(file)
     parts = {name: sorted(weights)[n :: len(names)] for n, name in enumerate(names)}
-    for name, own in parts.items():
+    for name, keys in parts.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        save_file({key: weights[key] for key in own}, folder / name, metadata={"format": "pt"})
-    named = {key: name for name, own in parts.items() for key in own}
+        save_file({key: weights[key] for key in keys}, folder / name, metadata={"format": "pt"})
+    named = {key: name for name, keys in parts.items() for key in keys}
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": named}))
-    whole.unlink()
+    file.unlink()
 
 
 def test_shards_are_loaded_and_hashed_and_a_stray_file_is_neither(folder):
     expected = load_model(folder).state_dict()
     shard(folder, "a.safetensors", "b.safetensors")
-    found = load_model(folder).state_dict()
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    loaded = load_model(folder).state_dict()
+    assert all(torch.equal(loaded[key], expected[key]) for key in expected)
     assert [file.name for file in weight_files(folder)] == ["a.safetensors", "b.safetensors"]
     before = fingerprint(folder)
     save_file({"x": torch.zeros(1)}, folder / "stray.safetensors")
@@ -266,9 +266,9 @@ def test_of_our_own_checkpoint_one_file_is_hashed(saved):
 
 
 def test_a_file_of_all_weights_goes_before_an_index(folder):
-    whole = (folder / "model.safetensors").read_bytes()
+    content = (folder / "model.safetensors").read_bytes()
     shard(folder, "../elsewhere.safetensors")
-    (folder / "model.safetensors").write_bytes(whole)
+    (folder / "model.safetensors").write_bytes(content)
     assert [file.name for file in weight_files(folder)] == ["model.safetensors"]
     load_model(folder)
 
@@ -329,8 +329,8 @@ def test_tokenizers_may_differ_in_flags_but_not_in_tokens(subwords):
     before, other = changed(), subwords.tokenizer.convert_ids_to_tokens(300 % len(subwords))
     assert check_compatible(before, changed()) == ()
     assert check_compatible(before, changed(fold=True)) == ("the tokenizer's normalizer",)
-    said = check_compatible(before, changed(eos=other))
-    assert said[0] == f"end-of-text token ({END_OF_TEXT!r} and {other!r})"
+    differences = check_compatible(before, changed(eos=other))
+    assert differences[0] == f"end-of-text token ({END_OF_TEXT!r} and {other!r})"
     with pytest.raises(IncompatibleModels, match=r"but token \d+ has two texts"):
         check_compatible(before, changed(swap=True))
 
@@ -342,10 +342,10 @@ def test_a_loaded_model_is_hashed_by_name_shape_type_and_bytes():
     naive.update(tensor.numpy().tobytes())
     before = sha256_of(model)
     assert before == naive.hexdigest()
-    kept = tensor.view(-1)[0].clone()
-    tensor.view(-1)[0] = torch.nextafter(kept, torch.tensor(9.0))
+    original = tensor.view(-1)[0].clone()
+    tensor.view(-1)[0] = torch.nextafter(original, torch.tensor(9.0))
     assert sha256_of(model) != before
-    tensor.view(-1)[0] = kept
+    tensor.view(-1)[0] = original
     assert sha256_of(model) == before
     assert sha256_of(model.double()) != before
 
@@ -363,37 +363,37 @@ def test_a_model_is_recorded_with_path_hash_and_parameters(shared, saved):
     [weights] = saved.glob("*.safetensors")
     expected = hashlib.sha256(weights.read_bytes()).hexdigest()
     assert sha256_of(saved) == sha256_of(str(saved)) == expected
-    by_path, by_object = of_model(saved, model), of_model(model, model)
+    by_path, by_object = model_record(saved, model), model_record(model, model)
     assert (by_path.pop("path"), by_object.pop("path")) == (str(saved), None)
     assert (by_path.pop("sha256"), by_object.pop("sha256")) == (expected, sha256_of(model))
     assert by_path == by_object
     e, h, v = 8, 12, 20
     layers = 4 * h * (e + h) + 8 * h + 4 * h * (h + h) + 8 * h
     assert by_path["parameters"] == v * e + layers + h * v + v
-    assert of_model(None, shared["table"])["parameters"] == 0
-    told = of_network(model)
-    assert (told["tokens"], told["hidden_size"], told["layers"]) == (20, 12, 2)
-    assert told["vocabulary"] == model.vocabulary.fingerprint()
-    assert "sha256" not in told
+    assert model_record(None, shared["table"])["parameters"] == 0
+    record = network_record(model)
+    assert (record["tokens"], record["hidden_size"], record["layers"]) == (20, 12, 2)
+    assert record["vocabulary"] == model.vocabulary.fingerprint()
+    assert "sha256" not in record
     named = {"architecture", "parameters", "vocabulary", "tokens"}
-    assert set(of_network(shared["table"])) == named
+    assert set(network_record(shared["table"])) == named
 
 
 def test_an_adapter_is_recorded_with_its_base_and_an_object_by_its_class(make, saved, words):
     model = make["lstm"]()
     model.base = str(saved)
     base = {"path": str(saved), "sha256": sha256_of(saved)}
-    assert of_model(saved, model)["base"] == base
+    assert model_record(saved, model)["base"] == base
 
     class Own(torch.nn.Module):
         vocabulary = words
 
-    assert of_model(None, Own())["architecture"] == "Own"
+    assert model_record(None, Own())["architecture"] == "Own"
 
 
 def test_a_corpus_is_recorded_by_size_and_content_and_by_path_where_it_has_one():
-    one, other = (Corpus.from_texts(texts) for texts in (["a b", "c"], ["a b", "d"]))
-    assert of_corpus(Path("x"), one) == {**of_corpus(one, one), "path": "x"}
-    assert of_corpus(one, one)["path"] is None
-    assert of_corpus(one, one)["documents"] == 2
-    assert of_corpus(one, one)["sha256"] != of_corpus(other, other)["sha256"]
+    corpus, other = (Corpus.from_texts(texts) for texts in (["a b", "c"], ["a b", "d"]))
+    assert corpus_record(Path("x"), corpus) == {**corpus_record(corpus, corpus), "path": "x"}
+    assert corpus_record(corpus, corpus)["path"] is None
+    assert corpus_record(corpus, corpus)["documents"] == 2
+    assert corpus_record(corpus, corpus)["sha256"] != corpus_record(other, other)["sha256"]

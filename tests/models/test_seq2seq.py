@@ -27,21 +27,25 @@ def naive(model, source, target):
     encoder, decoder = (dict(part.named_parameters()) for part in (model.encoder, model.decoder))
 
     def step(weights, below, state):
-        given = weights["weight_ih_l0"] @ below + weights["bias_ih_l0"]
-        held = weights["weight_hh_l0"] @ state[0] + weights["bias_hh_l0"]
-        return (lstm_step if lstm else gru_step)(given, held, state)
+        from_input = weights["weight_ih_l0"] @ below + weights["bias_ih_l0"]
+        from_state = weights["weight_hh_l0"] @ state[0] + weights["bias_hh_l0"]
+        return (lstm_step if lstm else gru_step)(from_input, from_state, state)
 
-    state, said, logits = (torch.zeros(size), torch.zeros(size)), [], []
+    state, encoder_outputs, logits = (torch.zeros(size), torch.zeros(size)), [], []
     for token in source:
         state = step(encoder, model.source_embedding.weight[token], state)
-        said.append(state[0])
+        encoder_outputs.append(state[0])
     for token in target:
         state = step(decoder, model.embedding.weight[token], state)
         hidden = state[0]
         if model.config.attention:
-            scores = torch.stack([(model.score.weight @ hidden) @ memory for memory in said])
+            scores = torch.stack(
+                [(model.score.weight @ hidden) @ memory for memory in encoder_outputs]
+            )
             shares = scores.exp() / scores.exp().sum()
-            context = sum(share * memory for share, memory in zip(shares, said, strict=True))
+            context = sum(
+                share * memory for share, memory in zip(shares, encoder_outputs, strict=True)
+            )
             hidden = torch.tanh(model.mix.weight @ torch.cat([context, hidden]))
         logits.append(model.head.weight @ hidden + model.head.bias)
     return torch.stack(logits)
@@ -49,14 +53,14 @@ def naive(model, source, target):
 
 def test_a_batch_equals_the_equations_one_step_at_a_time(model):
     sources, targets = ids(4, 6, len(SOURCES)), ids(4, 5, len(TARGETS), 1)
-    found = model(sources, targets)
+    logits = model(sources, targets)
     for row in range(4):
-        torch.testing.assert_close(found[row], naive(model, sources[row], targets[row]), **CLOSE)
+        torch.testing.assert_close(logits[row], naive(model, sources[row], targets[row]), **CLOSE)
     hidden, _ = model.reading(sources).body(targets)
     assert hidden.shape == (4, 5, 7)
-    torch.testing.assert_close(model.predict(hidden), found)
-    torch.testing.assert_close(model.head(hidden), found)
-    torch.testing.assert_close(model(sources, targets[:, :3]), found[:, :3], **CLOSE)
+    torch.testing.assert_close(model.predict(hidden), logits)
+    torch.testing.assert_close(model.head(hidden), logits)
+    torch.testing.assert_close(model(sources, targets[:, :3]), logits[:, :3], **CLOSE)
 
 
 def test_given_a_source_it_answers_as_the_batch_does(model):
@@ -65,27 +69,27 @@ def test_given_a_source_it_answers_as_the_batch_does(model):
     sources[:, -1], targets[:, 0] = SOURCES.eos_id, TARGETS.eos_id
     expected = model(sources, targets)
     for row in range(4):
-        given = model.given(SOURCES.decode(sources[row, :-1].tolist()))
-        assert isinstance(given, TwoParts)
-        assert (given.vocab_size, given.vocabulary) == (len(TARGETS), TARGETS)
-        assert given.first_token == TARGETS.eos_id
-        torch.testing.assert_close(given(targets[row : row + 1])[0][0], expected[row], **CLOSE)
+        decoder = model.given(SOURCES.decode(sources[row, :-1].tolist()))
+        assert isinstance(decoder, TwoParts)
+        assert (decoder.vocab_size, decoder.vocabulary) == (len(TARGETS), TARGETS)
+        assert decoder.first_token == TARGETS.eos_id
+        torch.testing.assert_close(decoder(targets[row : row + 1])[0][0], expected[row], **CLOSE)
 
 
 def test_rows_of_one_source_may_say_different_things(model):
     source, targets = ids(1, 4, len(SOURCES)), ids(5, 3, len(TARGETS), 2)
     expected = model(source.repeat(5, 1), targets)
-    given = model.reading(source)
-    torch.testing.assert_close(given(targets)[0], expected, **CLOSE)
-    first, state = given(targets[:, :1])
-    second, _ = given(targets[:, 1:], state)
+    decoder = model.reading(source)
+    torch.testing.assert_close(decoder(targets)[0], expected, **CLOSE)
+    first, state = decoder(targets[:, :1])
+    second, _ = decoder(targets[:, 1:], state)
     torch.testing.assert_close(torch.cat([first, second], 1), expected, **CLOSE)
 
 
 def test_an_empty_source_is_its_end(model):
-    given = model.given("")
+    decoder = model.given("")
     expected = model(torch.tensor([[SOURCES.eos_id]]), torch.tensor([[TARGETS.eos_id]]))
-    torch.testing.assert_close(given.logits(given.start(1)), expected[0], **CLOSE)
+    torch.testing.assert_close(decoder.logits(decoder.start(1)), expected[0], **CLOSE)
 
 
 def test_only_attention_looks_at_all_that_the_encoder_said():
@@ -101,22 +105,22 @@ def test_only_training_mode_drops_out_and_given_never_does(model):
     before = model.given("s1 s2").logits(model.given("s1 s2").start(1))
     model.train()
     assert not torch.equal(model(sources, targets), expected)
-    given = model.given("s1 s2")
-    assert not given.training
-    torch.testing.assert_close(given.logits(given.start(1)), before)
-    torch.testing.assert_close(given(targets)[0], given(targets)[0])
+    decoder = model.given("s1 s2")
+    assert not decoder.training
+    torch.testing.assert_close(decoder.logits(decoder.start(1)), before)
+    torch.testing.assert_close(decoder(targets)[0], decoder(targets)[0])
     assert model.reading(sources).training
     model(sources, targets).sum().backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
 def test_several_sources_need_a_row_each(model):
-    given = model.reading(ids(3, 4, len(SOURCES)))
-    assert isinstance(given, Decoder)
+    decoder = model.reading(ids(3, 4, len(SOURCES)))
+    assert isinstance(decoder, Decoder)
     with pytest.raises(ValueError, match="a row for each of 3 sources, got 1"):
-        given.start(3)
+        decoder.start(3)
     with pytest.raises(ValueError, match="a row for each of 3 sources, got 2"):
-        given(ids(2, 2, len(TARGETS)))
+        decoder(ids(2, 2, len(TARGETS)))
 
 
 @pytest.mark.parametrize(

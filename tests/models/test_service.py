@@ -21,8 +21,8 @@ def contexts(n, begin=0):
     return [Context((str(i),)) for i in range(begin, begin + n)]
 
 
-def good(asked):
-    return [WORDS for _ in asked]
+def good(queries):
+    return [WORDS for _ in queries]
 
 
 class Failing:
@@ -31,11 +31,11 @@ class Failing:
     def __init__(self, *numbers, always=False, error=DOWN):
         self.numbers, self.always, self.error, self.sizes = numbers, always, error, []
 
-    def __call__(self, asked):
-        self.sizes.append(len(asked))
+    def __call__(self, queries):
+        self.sizes.append(len(queries))
         if self.always or len(self.sizes) - 1 in self.numbers:
             raise self.error
-        return good(asked)
+        return good(queries)
 
 
 def service(ask, *, k=5, budget=None, known=None, cache=None, pauses=None, **policy):
@@ -53,9 +53,9 @@ def counted(model, *names):
 def test_each_context_is_sent_once():
     ask = Failing()
     model = service(ask)
-    one, two = contexts(2)
-    assert model.likeliest([one, two, one]) == [tuple(WORDS)] * 3
-    assert model.likeliest([two, *contexts(1, 7)]) == [tuple(WORDS)] * 2
+    first, second = contexts(2)
+    assert model.likeliest([first, second, first]) == [tuple(WORDS)] * 3
+    assert model.likeliest([second, *contexts(1, 7)]) == [tuple(WORDS)] * 2
     assert ask.sizes == [2, 1]
     assert counted(model, "contexts", "cached", "queries", "calls") == (5, 2, 3, 2)
     cache = {Context(("0",)): ["known"]}  # as a file gives it back
@@ -66,11 +66,11 @@ def test_each_context_is_sent_once():
 
 
 def test_a_model_behind_a_callable_answers_as_itself():
-    own = narrow(TableModel([0.2, 0.3, 0.5], [[0.5, 0.25, 0.25]] * 3), k=2)
-    asked = ServiceModel(own.likeliest, k=2)
+    model = narrow(TableModel([0.2, 0.3, 0.5], [[0.5, 0.25, 0.25]] * 3), k=2)
+    service_model = ServiceModel(model.likeliest, k=2)
     questions = [Context(()), Context(("w2",))] * 3
-    expected = likeliest_ranks(own, questions, ["w2", "w2"] * 3)
-    assert likeliest_ranks(asked, questions, ["w2", "w2"] * 3).tolist() == expected.tolist()
+    expected = likeliest_ranks(model, questions, ["w2", "w2"] * 3)
+    assert likeliest_ranks(service_model, questions, ["w2", "w2"] * 3).tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("budget", [0, 1, 3, 4, 10, 11])
@@ -92,11 +92,10 @@ def test_attempts_count_against_the_budget():
 
 def test_pauses_grow_up_to_a_bound():
     pauses = []
-    growing = {"attempts": 6, "pause": 1, "growth": 3, "longest_pause": 20}
-    model = service(Failing(0, 1, 2, 3, 4), pauses=pauses, **growing)
+    model = service(Failing(*range(8)), pauses=pauses, attempts=9)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
-    assert pauses == [1, 3, 9, 20, 20]
-    assert counted(model, "calls", "retries", "failures", "unanswered") == (6, 5, 5, 0)
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+    assert counted(model, "calls", "retries", "failures", "unanswered") == (9, 8, 8, 0)
     assert list(RetryPolicy(attempts=10_000).pauses())[-2:] == [60, None]
 
 
@@ -118,12 +117,12 @@ def test_a_callable_that_never_answers_is_given_up():
 def test_slow_calls_are_left_behind_and_errors_within_a_timeout_are_the_callables():
     calls = []
 
-    def slow_at_first(asked):
-        calls.append(asked)
+    def slow_at_first(queries):
+        calls.append(queries)
         time.sleep(0.5 if len(calls) == 1 else 0)
-        return good(asked)
+        return good(queries)
 
-    model = service(slow_at_first, timeout=0.1, pause=0)
+    model = service(slow_at_first, timeout=0.1)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
     assert counted(model, "timeouts", "failures", "retries") == (1, 1, 1)
     assert 0.1 <= model.statistics.seconds < 0.5
@@ -148,8 +147,8 @@ def test_a_callable_that_leaves_has_failed(error, timeout):
 
 
 def test_endless_recursion_has_failed_and_an_interruption_has_not():
-    def deep(asked):
-        return deep(asked)
+    def deep(queries):
+        return deep(queries)
 
     model = service(deep, attempts=1, give_up_after=1)
     assert model.likeliest(contexts(1)) == [None]
@@ -159,40 +158,40 @@ def test_endless_recursion_has_failed_and_an_interruption_has_not():
 
 
 def test_what_a_callable_does_to_its_argument_changes_no_question():
-    def meddles(asked):
-        for context in asked:
+    def meddles(queries):
+        for context in queries:
             object.__setattr__(context, "words", ("other",))
-        return [["a"]] * len(asked)
+        return [["a"]] * len(queries)
 
-    cache, asked = {}, contexts(3)
-    ServiceModel(meddles, k=1, cache=cache).likeliest(asked)
-    assert list(cache) == contexts(3) == asked
+    cache, queries = {}, contexts(3)
+    ServiceModel(meddles, k=1, cache=cache).likeliest(queries)
+    assert list(cache) == contexts(3) == queries
 
 
 def test_words_that_are_too_long_are_refused_and_what_was_answered_is_kept():
     lists, cache = [["a"], ["b", "x" * 5_000_000], ["c"]], {}
-    model = ServiceModel(lambda asked: lists, k=2, cache=cache)
+    model = ServiceModel(lambda queries: lists, k=2, cache=cache)
     with pytest.raises(ModelError, match=r"a word of 5,000,000 characters.* answer to query 2\b"):
         model.likeliest(contexts(3))
     assert list(cache.values()) == [("a",)]
-    model = ServiceModel(lambda asked: [[f"{n:01000}" for n in range(100)]], k=100)
+    model = ServiceModel(lambda queries: [[f"{n:01000}" for n in range(100)]], k=100)
     with pytest.raises(ModelError, match="more than 6,400 characters in all"):
         model.likeliest(contexts(1))
 
 
 def test_lists_are_mended_and_counted():
     lists = [["a"], ["a", "b", "c", "d"], ["a", "a", "b"], [], None, ("a", "b")]
-    model = service(lambda asked: lists, k=2)
+    model = service(lambda queries: lists, k=2)
     mended = [("a",), ("a", "b"), ("a", "b"), (), None, ("a", "b")]
     assert model.likeliest(contexts(6)) == mended
     names = ("short_lists", "long_lists", "duplicates", "refused")
     assert counted(model, *names) == (2, 1, 1, 1)
     words = [f"w{n}" for n in range(1_000_000)]
     words[3] = 7  # no more are read than are wanted
-    model = service(lambda asked: [words], k=3)
+    model = service(lambda queries: [words], k=3)
     assert model.likeliest(contexts(1)) == [("w0", "w1", "w2")]
     assert model.statistics.long_lists == 1
-    model = service(lambda asked: [["zyx", "of", "wvu"]], k=2, known={"of", "the"})
+    model = service(lambda queries: [["zyx", "of", "wvu"]], k=2, known={"of", "the"})
     assert likeliest_ranks(model, contexts(1), ["of"]).tolist() == [2]  # unknown: keeps its place
     assert model.statistics.unknown_words == 1
 
@@ -226,7 +225,7 @@ class Hostile(list):
     ],
 )
 def test_answers_that_are_no_lists_of_words_are_named(given, message):
-    model = ServiceModel(lambda asked: given, k=2)
+    model = ServiceModel(lambda queries: given, k=2)
     with pytest.raises(ModelError, match=message):
         model.likeliest(contexts(2))
     assert model.statistics.calls == 1  # asking again would not help
@@ -239,9 +238,6 @@ def test_answers_that_are_no_lists_of_words_are_named(given, message):
         (ServiceModel, "budget", -1),
         (RetryPolicy, "at_once", 0),
         (RetryPolicy, "attempts", 0),
-        (RetryPolicy, "growth", 0.5),
-        *((RetryPolicy, "pause", value) for value in (-1, math.inf)),
-        (RetryPolicy, "longest_pause", math.nan),
         *((RetryPolicy, "timeout", value) for value in (0, math.inf)),
         (RetryPolicy, "give_up_after", 0),
     ],

@@ -54,13 +54,17 @@ def statistics(models):
 
 
 def test_an_adapter_brings_its_base_and_a_whole_model_has_none(place, folders):
-    found, alone = opened(place / "adapter"), opened(folders["llama"])
-    assert set(found.models) == {"target", "base"}
-    assert set(alone.models) == {"target"}
-    said, whole = statistics(found), statistics(alone)
-    np.testing.assert_allclose(said["base"].log_probs, whole["target"].log_probs, atol=1e-6)
-    assert np.abs(said["target"].log_probs - said["base"].log_probs).max() > 0.01
-    assert found.recorded["base"]["sha256"] == alone.recorded["target"]["sha256"]
+    pair, single = opened(place / "adapter"), opened(folders["llama"])
+    assert set(pair.models) == {"target", "base"}
+    assert set(single.models) == {"target"}
+    pair_statistics, single_statistics = statistics(pair), statistics(single)
+    np.testing.assert_allclose(
+        pair_statistics["base"].log_probs, single_statistics["target"].log_probs, atol=1e-6
+    )
+    assert (
+        np.abs(pair_statistics["target"].log_probs - pair_statistics["base"].log_probs).max() > 0.01
+    )
+    assert pair.recorded["base"]["sha256"] == single.recorded["target"]["sha256"]
 
 
 def test_texts_are_cut_to_what_is_read_at_once(folders):
@@ -78,21 +82,21 @@ def test_devices_change_nothing(place, folders, name):
     if name == "whole":
         parted = opened(model)
         spread(parted.target.network)
-        found = statistics(parted)["target"]
-        assert found.ranks.tolist() == expected.ranks.tolist()
-        np.testing.assert_allclose(found.log_probs, expected.log_probs, atol=1e-6)
+        result = statistics(parted)["target"]
+        assert result.ranks.tolist() == expected.ranks.tolist()
+        np.testing.assert_allclose(result.log_probs, expected.log_probs, atol=1e-6)
 
 
 def test_half_precision_is_read_as_it_is_stored_where_the_hardware_multiplies_it(
     place, monkeypatch
 ):
-    said = {}
+    log_probs = {}
     for able in (True, False):
         monkeypatch.setattr(snapshots, "_in_hardware", lambda dtype, able=able: able)
-        found = opened(place / "torch.bfloat16")
-        assert found.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
-        said[able] = statistics(found)["target"].log_probs
-    np.testing.assert_allclose(said[True], said[False], atol=0.1)
+        half = opened(place / "torch.bfloat16")
+        assert half.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
+        log_probs[able] = statistics(half)["target"].log_probs
+    np.testing.assert_allclose(log_probs[True], log_probs[False], atol=0.1)
 
 
 @pytest.mark.slow
@@ -104,9 +108,9 @@ def test_weights_stay_as_they_are_stored_and_answers_are_float32(place, tmp_path
     assert stored_weights(half) == stored_weights(folder)
     assert {parameter.dtype for parameter in half.parameters()} == {dtype}
     ids = torch.tensor([5, 9, 3])
-    one, other = (model.logits(model.advance(model.start(3), ids)) for model in (half, wide))
-    assert one.dtype == torch.float32
-    torch.testing.assert_close(one, other, rtol=0.05, atol=0.05)
+    logits, expected = (model.logits(model.advance(model.start(3), ids)) for model in (half, wide))
+    assert logits.dtype == torch.float32
+    torch.testing.assert_close(logits, expected, rtol=0.05, atol=0.05)
     save_model(add_lora(wide, rank=2), tmp_path / "adapter")  # read as its base is
     assert stored_weights(tmp_path / "adapter") == stored_weights(folder)
     model = load_model(tmp_path / "adapter", device="cpu", dtype=dtype)
@@ -144,7 +148,7 @@ def base(request, shared):
 def aligned(before, after):
     """Two snapshots over one width and one set of ids."""
     both = SharedVocabulary.of(before, after)
-    return both.read_by(before), both.read_by(after)
+    return both.adapt(before), both.adapt(after)
 
 
 def tuned(base, *, added=CHAT, multiple=None):
@@ -167,23 +171,23 @@ def after_reading(model, tokens):
 
 @torch.no_grad()
 def test_the_ids_that_both_have_keep_their_answers(base):
-    own, after = len(base.vocabulary), tuned(base)
+    width, after = len(base.vocabulary), tuned(base)
     earlier, later = aligned(base, after)
     check_compatible(earlier, later)
-    assert earlier.vocab_size == later.vocab_size == own + len(CHAT)
-    naive = after_reading(base, TOKENS)[:, :own].log_softmax(-1)  # without the head's padding
+    assert earlier.vocab_size == later.vocab_size == width + len(CHAT)
+    naive = after_reading(base, TOKENS)[:, :width].log_softmax(-1)  # without the head's padding
     answers = after_reading(earlier, TOKENS)
-    torch.testing.assert_close(answers[:, :own], naive)
-    assert (answers[:, own:] == -torch.inf).all()
+    torch.testing.assert_close(answers[:, :width], naive)
+    assert (answers[:, width:] == -torch.inf).all()
     torch.testing.assert_close(after_reading(later, TOKENS), after_reading(after, TOKENS))
     # An id that a model lacks is read as the end of a text.
-    new, end = (torch.tensor([[5, id, 3]]) for id in (own, base.vocabulary.eos_id))
+    new, end = (torch.tensor([[5, id, 3]]) for id in (width, base.vocabulary.eos_id))
     torch.testing.assert_close(after_reading(earlier, new), after_reading(earlier, end))
     # A new token that the update promotes has a finite gain.
     pair = Pair.of(earlier, later, TokenScore("smoothed"))
     gains = pair.gains(pair.start_anywhere([(own,), (3,)]))
     assert gains.isfinite().all()
-    assert (gains[:, own:] > 0).all()
+    assert (gains[:, width:] > 0).all()
 
 
 @torch.no_grad()
@@ -224,14 +228,14 @@ def test_each_begins_a_text_with_a_token_of_its_own(base, subwords):
 def test_a_null_model_answers_over_the_ids_of_the_snapshots(base):
     after = tuned(base)
     both = SharedVocabulary.of(base, after)
-    null = both.read_by(HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary))
+    null = both.adapt(HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary))
     assert isinstance(null, SharedIds)
-    check_compatible(both.read_by(base), null)
-    wider = both.read_by(tuned(base, added=[*CHAT, "<|tool|>"]))
+    check_compatible(both.adapt(base), null)
+    wider = both.adapt(tuned(base, added=[*CHAT, "<|tool|>"]))
     assert wider.vocab_size == both.width
-    told = both.differences({"before": base, "after": after})
-    assert told[0].startswith("before lacks 2 of the tokens")
-    assert "added tokens" in told[-1]
+    differences = both.differences({"before": base, "after": after})
+    assert differences[0].startswith("before lacks 2 of the tokens")
+    assert "added tokens" in differences[-1]
     assert SharedVocabulary.of(base, base).differences({"before": base, "after": base}) == []
 
 
@@ -244,4 +248,4 @@ def test_ids_that_stand_for_other_texts_are_refused():
         aligned(table("red", "blue"), table("red", "green", "lamp"))
     both = SharedVocabulary.of(table("red"), table("red", "green"))
     with pytest.raises(IncompatibleModels, match="vocabularies differ at token 3"):
-        both.read_by(table("red", "blue"))
+        both.adapt(table("red", "blue"))

@@ -58,25 +58,25 @@ def naive(ids, k):
 def test_each_token_has_what_the_table_says(monkeypatch, room):
     monkeypatch.setattr(predictions, "PRODUCT_CELLS", room)
     monkeypatch.setattr(predictions, "CACHE_CELLS", room)
-    found = token_statistics(MODEL, TEXTS, likeliest=4)
+    statistics = token_statistics(MODEL, TEXTS, likeliest=4)
     rows = [row for ids in TEXTS for row in naive(ids, 4)]
     names = ("log_probs", "ranks", "means", "deviations", "likeliest", "likeliest_log_probs")
     for name, wanted in zip(names, map(np.array, zip(*rows, strict=True)), strict=True):
-        np.testing.assert_allclose(getattr(found, name), wanted, atol=1e-5, err_msg=name)
-    assert found.offsets.tolist() == [0, 5, 6, 15, 18, 27]
-    assert found.tokens.tolist() == [token for ids in TEXTS for token in ids]
+        np.testing.assert_allclose(getattr(statistics, name), wanted, atol=1e-5, err_msg=name)
+    assert statistics.offsets.tolist() == [0, 5, 6, 15, 18, 27]
+    assert statistics.tokens.tolist() == [token for ids in TEXTS for token in ids]
 
 
-def same(one, other, atol=1e-5):
-    for name in vars(one):
-        np.testing.assert_allclose(getattr(one, name), getattr(other, name), atol=atol)
+def same(first, second, atol=1e-5):
+    for name in vars(first):
+        np.testing.assert_allclose(getattr(first, name), getattr(second, name), atol=atol)
 
 
 def test_first_tokens_are_those_of_the_texts_cut_before():
-    whole = token_statistics(MODEL, TEXTS, likeliest=4)
-    cut = first_tokens(whole, [4, 0], 3)
+    statistics = token_statistics(MODEL, TEXTS, likeliest=4)
+    cut = first_tokens(statistics, [4, 0], 3)
     same(cut, token_statistics(MODEL, [TEXTS[4][:3], TEXTS[0][:3]], likeliest=4), atol=1e-6)
-    same(cut, joined([first_tokens(whole, [4], 3), first_tokens(whole, [0], 3)]), atol=0)
+    same(cut, joined([first_tokens(statistics, [4], 3), first_tokens(statistics, [0], 3)]), atol=0)
 
 
 class Largest(TorchDispatchMode):
@@ -86,9 +86,9 @@ class Largest(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = func(*args, **(kwargs or {}))
-        for one in made if isinstance(made, tuple | list) else (made,):
-            if isinstance(one, torch.Tensor):
-                self.most = max(self.most, one.numel())
+        for tensor in made if isinstance(made, tuple | list) else (made,):
+            if isinstance(tensor, torch.Tensor):
+                self.most = max(self.most, tensor.numel())
         return made
 
 
@@ -112,22 +112,22 @@ def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
 def test_slices_and_padding_change_nothing(monkeypatch, shared):
     model = wide_model(300)
     if shared:
-        model = SharedIds(model, model.vocabulary, width=300, lacked=[7]).eval()
+        model = SharedIds(model, model.vocabulary, width=300, missing=[7]).eval()
     texts = [CHANCE.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
-    whole = token_statistics(model, texts, likeliest=5)
-    same(joined([token_statistics(model, [ids], likeliest=5) for ids in texts]), whole)
+    expected = token_statistics(model, texts, likeliest=5)
+    same(joined([token_statistics(model, [ids], likeliest=5) for ids in texts]), expected)
     monkeypatch.setattr(predictions, "PRODUCT_CELLS", 1500)
     monkeypatch.setattr(predictions, "CACHE_CELLS", 600)
     monkeypatch.setattr(reading, "RECURRENT_ROWS", 1)
     with Largest() as seen:
-        same(token_statistics(model, texts, likeliest=5), whole)
+        same(token_statistics(model, texts, likeliest=5), expected)
     assert seen.most <= 1500
 
 
 def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties():
     model = wide_model(300).to(torch.bfloat16)
     texts = [CHANCE.integers(2, 300, n).tolist() for n in (12, 5)]
-    found = token_statistics(model, texts, likeliest=5)
+    statistics = token_statistics(model, texts, likeliest=5)
     rows = []
     for ids in texts:
         logits = model(torch.tensor([[model.first_token, *ids[:-1]]]))[0][0].detach().double()
@@ -135,8 +135,8 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
     ties = [int((row == row[token]).sum()) for row, token in rows]
     assert sum(n > 1 for n in ties) > 3
     ranks = [1 + int((row > row[t]).sum() + (row[:t] == row[t]).sum()) for row, t in rows]
-    assert found.ranks.tolist() == ranks
-    np.testing.assert_allclose(found.log_probs, [float(row[t]) for row, t in rows], atol=1e-5)
+    assert statistics.ranks.tolist() == ranks
+    np.testing.assert_allclose(statistics.log_probs, [float(row[t]) for row, t in rows], atol=1e-5)
 
 
 GROWING = """
@@ -264,12 +264,12 @@ def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_u
 def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, shared, tmp_path):
     save_model(shared["gpt2 adapter"], tmp_path / "tuned")
     texts, reference = (
-        Corpus.from_texts([f"the {word} {one} {two}" for one in WORDS for two in WORDS])
+        Corpus.from_texts([f"the {word} {second} {third}" for second in WORDS for third in WORDS])
         for word in ("dog", "cat")
     )
-    here = membership(tmp_path / "tuned", texts=texts, reference=reference)
+    local = membership(tmp_path / "tuned", texts=texts, reference=reference)
     away = membership(tmp_path / "tuned", texts=texts, reference=reference, cluster=address)
-    assert away.summary == here.summary
+    assert away.summary == local.summary
 
 
 def test_a_model_over_several_gpus_is_refused_on_nodes():

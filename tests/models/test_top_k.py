@@ -6,7 +6,7 @@ from tests.models.conftest import SOURCES, TARGETS, TRANSLATORS, random_texts, t
 from tests.models.contexts import contexts_at
 from tests.models.narrowed import narrow
 from vestige.models.predictions import word_ranks
-from vestige.models.reading import pack, word_places
+from vestige.models.reading import pack, word_positions
 from vestige.models.top_k import Context, likeliest_ranks
 
 
@@ -14,7 +14,7 @@ from vestige.models.top_k import Context, likeliest_ranks
 def test_a_model_that_answers_sources_is_asked_with_them(kind):
     model, targets = translator(kind), random_texts([3, 2], size=len(TARGETS))
     sources = [SOURCES.decode([4, 5]), SOURCES.decode([9])]
-    contexts, true = contexts_at(targets, word_places(targets), TARGETS, sources=sources)
+    contexts, true = contexts_at(targets, word_positions(targets), TARGETS, sources=sources)
     listed = likeliest_ranks(narrow(model, k=len(TARGETS)), contexts, true)
     expected = []
     for index, source in enumerate(sources):

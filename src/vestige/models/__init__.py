@@ -2,5 +2,5 @@
 
 import logging
 
-# On a processor it says at every import that it has no kernel from a hub, which nothing here uses.
+# On a CPU this library logs at every import that a hub kernel is missing, which Vestige never uses.
 logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)

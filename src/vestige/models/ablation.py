@@ -3,15 +3,13 @@
 Morcos et al. (2018), "On the Importance of Single Directions for Generalization", ICLR,
 arXiv:1803.06959, section 3.1: units are set to zero, more and more of them, in random order. Song
 and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD, arXiv:1811.00513,
-section 5 and Figure 7, do so to models of text.
+section 5 and Figure 7, do this to models of text.
 
-The units are those that the head reads: the outputs of the last layer. A unit that is zero adds
-nothing to any logit, as does a head whose weights for it are zero; so a language model reads every
-text once, and only the head's product is made again.
+The units are the inputs of the head: the outputs of the last layer. A unit set to zero adds nothing
+to any logit. So a language model reads every text once, and only the head's product is repeated.
 
-Differs from the paper: it does not say whether each word has units of its own silenced; here the
-same units are silent for every word. What a recurrent layer hands on to its next step is left as
-it is.
+Differs from the paper: it does not say whether the silenced units differ between words; here they
+are the same for every word. The state of a recurrent layer is not changed.
 """
 
 from collections.abc import Sequence
@@ -26,8 +24,8 @@ from torch import nn
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.errors import AccessDenied
-from vestige.models.predictions import Progress, finite, fold, of_spans, rank, reader_of
-from vestige.models.reading import places_of, read
+from vestige.models.predictions import Progress, finite, fold, rank, reader_inputs, span_statistics
+from vestige.models.reading import read, target_positions
 from vestige.models.seq2seq import Seq2SeqModel
 
 Masks = NDArray[np.bool_]
@@ -36,14 +34,14 @@ Masks = NDArray[np.bool_]
 def random_maskings(width: int, fractions: Sequence[float], *, orders: int, seed: int) -> Masks:
     """(o, f, h) nested sets of units to silence (True), in several random orders.
 
-    `fractions` of the units, in [0, 1); within an order, silent units stay so at larger ones.
+    `fractions` of the units, in [0, 1); a unit silenced at one fraction is silent at larger ones.
     """
     _validate.positive(width=width, orders=orders)
     _validate.fraction(**{f"fractions[{i}]": value for i, value in enumerate(fractions)})
-    generator = np.random.default_rng(seed)
-    turns = np.stack([generator.permutation(width) for _ in range(orders)])
+    rng = np.random.default_rng(seed)
+    ranks = np.stack([rng.permutation(width) for _ in range(orders)])
     sizes = np.array([round(fraction * width) for fraction in fractions])
-    return turns[:, None, :] < sizes[:, None]
+    return ranks[:, None, :] < sizes[:, None]
 
 
 def silenced_ranks(
@@ -58,12 +56,12 @@ def silenced_ranks(
 
     Args:
         model: of next tokens with a linear head, or an encoder-decoder for pairs.
-        positions: of w words, see `places_of`. Their hidden vectors are held in memory: w x h.
+        positions: of w words, see `target_positions`. Memory holds their hidden vectors, w x h.
         masks: (s, h), True where a unit is zero.
         progress: called with (maskings done, maskings in all).
 
     Raises:
-        AccessDenied: the model has no linear head of its own.
+        AccessDenied: the head of the model is not linear.
         ValueError: masks or positions do not fit, or the model is in training mode.
         ModelError: a logit is not finite.
     """
@@ -71,29 +69,29 @@ def silenced_ranks(
     silent = np.asarray(masks, dtype=bool)
     if silent.ndim != 2 or silent.shape[1] != head.in_features:
         raise ValueError(f"masks must be (s, {head.in_features}), got {silent.shape}")
-    model, data, context = reader_of(model, texts)
-    places = np.unique(places_of(data, positions))
-    spans = list(read(model, data, places, context=context))
-    count = of_spans(model, [finite, rank])
-    ranks = np.zeros((len(silent), len(places)), dtype=np.int32)
+    model, data, context = reader_inputs(model, texts)
+    wanted = np.unique(target_positions(data, positions))
+    spans = list(read(model, data, wanted, context=context))
+    count = span_statistics(model, [finite, rank])
+    ranks = np.zeros((len(silent), len(wanted)), dtype=np.int32)
     for row, mask in enumerate(silent):
         active = torch.from_numpy(~mask)
         silenced = (replace(span, hidden=span.hidden * active.to(span.hidden)) for span in spans)
-        ranks[row] = fold(silenced, count, places).get("ranks", 0)
+        ranks[row] = fold(silenced, count, wanted).get("ranks", 0)
         if progress is not None:
             progress(row + 1, len(silent))
     return ranks
 
 
 def linear_head(model: Any) -> nn.Linear:
-    """The head whose inputs are the hidden units.
+    """The head, whose inputs are the hidden units.
 
     Raises:
-        AccessDenied: there is none, or the model does more than that between the two.
+        AccessDenied: there is none, or the logits need more than the head.
     """
     head = getattr(model, "head", None)
-    apart = isinstance(model, Seq2SeqModel) or getattr(model, "separate_head", False)
-    if not apart or type(head) is not nn.Linear or head.weight.dtype != torch.float32:
+    separate = isinstance(model, Seq2SeqModel) or getattr(model, "separate_head", False)
+    if not separate or type(head) is not nn.Linear or head.weight.dtype != torch.float32:
         raise AccessDenied(
             f"{type(model).__name__} has no hidden layer followed by a plain linear head; its "
             "units cannot be ablated",

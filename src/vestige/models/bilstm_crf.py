@@ -2,11 +2,11 @@
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
 section 4.1: word vectors, two bi-LSTM layers, a softmax over intents and a linear-chain CRF over
-tags; the sum of both losses is learnt. With characters (section 6; Ma and Hovy 2016,
-arXiv:1603.01354, section 2.1), a convolution over a word's letters is added to its vector.
+tags; training minimises the sum of both losses. With characters (section 6; Ma and Hovy 2016,
+arXiv:1603.01354, section 2.1), a convolution over the letters of a word is added to its vector.
 
-Differs from the paper: it gives neither sizes nor what the intent is read from. Here it is read
-from the last state of each direction. Rows of a batch have one length: nothing is masked.
+Differs from the paper: it gives neither sizes nor the input of the intent classifier. Here that is
+the last state of each direction. Rows of a batch have one length, so nothing is masked.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,10 @@ class IntentSlotConfig:
     Attributes:
         intents, tags: names, in the order of their ids.
         hidden_size: of each direction of each layer.
-        input_dropout: share of the words' vectors that training drops (the paper's D: 0.2).
-        hidden_dropout: share of each layer's output that training drops (the paper's D: 0.1).
+        input_dropout: dropout of the words' vectors (the paper's D: 0.2).
+        hidden_dropout: dropout of each layer's output (the paper's D: 0.1).
         char_filters: filters of the convolution over letters; 0 for none (the paper's CE).
-        frozen_embeddings: words' vectors are not trained.
+        frozen_embeddings: do not train the words' vectors.
     """
 
     intents: tuple[str, ...]
@@ -105,7 +105,7 @@ class IntentSlotModel(IntentSlotNetwork):
         return self.embedding.weight.device
 
     def encode(self, utterances: Utterances) -> EncodedUtterances:
-        """Utterances as ids; a word that the vocabulary lacks is `<unk>`."""
+        """Utterances as ids; a word outside the vocabulary is `<unk>`."""
         words = self.vocabulary.encode_batch([utterance.text for utterance in utterances])
         tags = [utterance.tags for utterance in utterances]
         return EncodedUtterances.of(
@@ -114,10 +114,10 @@ class IntentSlotModel(IntentSlotNetwork):
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
         ids = [self.vocabulary.encode(word) for word in words]
-        return [() if found == [self.vocabulary.unk_id] else tuple(found) for found in ids]
+        return [() if word == [self.vocabulary.unk_id] else tuple(word) for word in ids]
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """The vectors (b, t, d) of tokens (b, t), those of their letters included."""
+        """The vectors (b, t, d) of tokens (b, t), with those of their letters."""
         vectors: Tensor = self.embedding(tokens)
         if self.letters is None:
             return vectors
@@ -150,7 +150,8 @@ class Letters(nn.Module):
 
     def __init__(self, vocabulary: WordVocabulary, config: IntentSlotConfig) -> None:
         super().__init__()
-        alphabet = {a: n for n, a in enumerate(sorted(set("".join(vocabulary.words))), 1)}
+        letters = sorted(set("".join(vocabulary.words)))
+        alphabet = {letter: id for id, letter in enumerate(letters, start=1)}
         table = torch.zeros(len(vocabulary), LONGEST_WORD, dtype=torch.int64)
         for row, word in enumerate(vocabulary.words):
             if row not in (vocabulary.unk_id, vocabulary.eos_id):
@@ -161,9 +162,9 @@ class Letters(nn.Module):
         self.convolution = nn.Conv1d(config.char_size, config.char_filters, 3, padding=1)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Vectors (b, t, f) of the letters of tokens (b, t); each word is read once."""
-        words, places = torch.unique(tokens, return_inverse=True)
+        """Letter vectors (b, t, f) of tokens (b, t); each word is computed once."""
+        words, inverse = torch.unique(tokens, return_inverse=True)
         letters = self.embedding(self.table[words]).transpose(1, 2)
-        read = relu(self.convolution(letters))
-        longest: Tensor = max_pool1d(read, LONGEST_WORD).squeeze(2)
-        return longest[places]
+        features = relu(self.convolution(letters))
+        pooled: Tensor = max_pool1d(features, LONGEST_WORD).squeeze(2)
+        return pooled[inverse]

@@ -1,14 +1,14 @@
-"""Models on disk: safetensors and JSON, never pickle; whole or not there.
+"""Models on disk: safetensors and JSON, never pickle; written completely or not at all.
 
-A Vestige checkpoint is a directory of
+A Vestige checkpoint is a directory with
 
     model.json          format, architecture, configuration, SHA-256 of weights and vocabulary
     model.safetensors   the weights
     vocabulary.json     or tokenizer.json with tokenizer_config.json
-    source/             the same for sources, where a model has a vocabulary of their own
+    source/             the vocabulary of sources, for a model that has one
 
-`load_model` also reads Hugging Face folders, hub names and PEFT adapter folders; it imports
-their libraries only then.
+`load_model` also reads Hugging Face folders, hub names and PEFT adapter folders; only then
+does it import their libraries.
 """
 
 import json
@@ -29,10 +29,10 @@ from vestige.memory import require_fit, require_room
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.folders import (
     ADAPTER_CONFIG,
-    ANSWERS,
     CONFIG,
     DESCRIPTION,
-    WHOLE,
+    LABELS,
+    WEIGHTS,
     gguf_file,
     model_folder,
     on_hub,
@@ -40,7 +40,7 @@ from vestige.models.folders import (
     require_model,
     sha256,
 )
-from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device, placed
+from vestige.models.protocols import LanguageModel, Network, NextToken, choose_device, single_device
 from vestige.models.recurrent_network import (
     GRUConfig,
     GRULanguageModel,
@@ -55,14 +55,15 @@ from vestige.models.white_box import IntentSlotNetwork
 
 FORMAT = 1
 SOURCE = "source"
-"""The folder with a second vocabulary, and what `model.json` calls its SHA-256."""
+"""Folder of the second vocabulary, and the field of `model.json` with its SHA-256."""
 _ROUNDING = 1e-6
+"""Largest logarithm of a probability in a table, for rounding errors."""
 SAVE_AGAIN = "Save the model again, or pass another checkpoint."
 AnyNetwork = TypeVar("AnyNetwork", bound=Network)
 
 
 class _Description(Excerpt):
-    """Schema of model.json; further fields are allowed."""
+    """Schema of model.json; other fields are allowed."""
 
     format: int
     architecture: Name
@@ -100,10 +101,10 @@ BUILDERS: dict[str, Callable[[Vocabulary, Mapping[str, Any], int], Network]] = {
 
 
 def save_model(model: Network, directory: str | Path) -> None:
-    """Write a model atomically, for `load_model` and `load_intent_slot`; an old one is replaced.
+    """Write a model atomically, for `load_model` and `load_intent_slot`; replaces an old one.
 
-    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder, encoders
-    with heads a Hugging Face folder that has the heads, too.
+    Hugging Face models become a Hugging Face folder, LoRA adapters an adapter folder, and encoders
+    with heads a Hugging Face folder with one more file.
 
     Raises:
         ModelError: the directory cannot be written.
@@ -113,14 +114,14 @@ def save_model(model: Network, directory: str | Path) -> None:
             model.write(folder)
             return
         model.vocabulary.save(folder)
-        save_weights(model, str(folder / WHOLE))
+        save_weights(model, str(folder / WEIGHTS))
         description = {
             "format": FORMAT,
             "architecture": model.architecture,
             "config": asdict(model.config) if model.config is not None else {},
             "vocab_size": getattr(model, "vocab_size", len(model.vocabulary)),
             "vocabulary": model.vocabulary.fingerprint(),
-            "sha256": sha256([folder / WHOLE]),
+            "sha256": sha256([folder / WEIGHTS]),
         }
         if isinstance(model, Seq2SeqModel):
             (folder / SOURCE).mkdir()
@@ -144,26 +145,26 @@ def load_model(
             language model (folder, GGUF file or hub name) or a PEFT adapter folder.
         device: "auto" (CUDA, else CPU), a torch device, or "balanced" for a model of transformers
             over all GPUs, layer after layer.
-        base: for an adapter: its base, if not where it says; a loaded one lends its weights.
-        merge: for an adapter: fold it into its base's weights instead of keeping it active.
-        dtype: of the weights of a model of transformers, see `precision`; training wants float32.
+        base: of an adapter, if not the base that it names; a loaded model shares its weights.
+        merge: of an adapter: add it to the weights of its base.
+        dtype: of the weights of a model of transformers, see `common_dtype`; train in float32.
 
     Raises:
-        ModelError: nothing there, or not a whole and unchanged model; says which file and why.
+        ModelError: the model is missing, incomplete or changed; names file and reason.
         ValueError: this machine has no such device.
     """
     if not Path(path).exists():
         refuse_endpoint(path)
-    where, folder = placed(device), model_folder(path)
-    model = _ours(folder)
+    target, folder = single_device(device), model_folder(path)
+    model = _load_checkpoint(folder)
     if model is None and (folder / ADAPTER_CONFIG).is_file():
         from vestige.models.lora import load_adapter
 
-        model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=where)
+        model = load_adapter(folder, base=base, merge=merge, dtype=dtype, device=target)
     elif model is None and ((folder / CONFIG).is_file() or gguf_file(folder) or on_hub(path)):
         from vestige.models.pretrained import load
 
-        model = load(folder if folder.exists() else str(path), dtype=dtype, device=where)
+        model = load(folder if folder.exists() else str(path), dtype=dtype, device=target)
     elif model is None:
         require_model(folder)
     if isinstance(model, Seq2SeqModel):
@@ -176,7 +177,7 @@ def load_model(
             f"{path} is an intent-and-slot model and predicts no next words",
             remedy="Pass a language model, or run `vestige extract` with --pattern or a manifest.",
         )
-    return _ready(model, path, where)
+    return _prepared(model, path, target)
 
 
 def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
@@ -187,9 +188,10 @@ def load_seq2seq(path: str | Path, *, device: str = "auto") -> Seq2SeqModel:
         device: "auto" (CUDA, else CPU) or a torch device.
 
     Raises:
-        ModelError: nothing there, not a whole and unchanged model, or one of another kind.
+        ModelError: the model is missing, incomplete, changed or of another kind.
     """
-    return _of_kind(Seq2SeqModel, path, device)
+    commands = "`vestige train --task translation` or `--task dialogue`"
+    return _load_kind(Seq2SeqModel, path, device, "takes no source text", commands)
 
 
 def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNetwork:
@@ -201,24 +203,26 @@ def load_intent_slot(path: str | Path, *, device: str = "auto") -> IntentSlotNet
         device: "auto" (CUDA, else CPU) or a torch device.
 
     Raises:
-        ModelError: nothing there, not a whole and unchanged model, or a language model.
+        ModelError: the model is missing, incomplete, changed or a language model.
     """
-    # The abstract class is only compared with.
-    return _of_kind(IntentSlotNetwork, path, device)  # type: ignore[type-abstract]
+    kind: Any = IntentSlotNetwork  # abstract, and only compared with
+    model: IntentSlotNetwork = _load_kind(
+        kind, path, device, "has no intents", "`vestige train --task nlu`"
+    )
+    return model
 
 
 def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
-    """Require two snapshots whose ids stand for the same texts; what else differs, in words.
+    """Require two snapshots to have the same text for each id; returns their other differences.
 
     Raises:
-        IncompatibleModels: an id stands for different texts, or the output sizes differ.
+        IncompatibleModels: an id has different texts, or the output sizes differ.
     """
     remedy = "Train the second with --from the first, or train both with one vocabulary."
     if len(before.vocabulary) != len(after.vocabulary) or before.vocab_size != after.vocab_size:
-        one, other = ((len(model.vocabulary), model.vocab_size) for model in (before, after))
         raise IncompatibleModels(
-            f"vocabularies differ: BEFORE has {one[0]} tokens ({one[1]} outputs), AFTER {other[0]} "
-            f"({other[1]} outputs)",
+            f"vocabularies differ: BEFORE has {len(before.vocabulary)} tokens ({before.vocab_size} "
+            f"outputs), AFTER {len(after.vocabulary)} ({after.vocab_size} outputs)",
             remedy=remedy,
         )
     try:
@@ -231,77 +235,74 @@ def check_compatible(before: NextToken, after: NextToken) -> tuple[str, ...]:
 
 
 @torch.no_grad()
-def _ready(model: AnyNetwork, path: str | Path, device: torch.device | None) -> AnyNetwork:
-    """The model on its device, if its weights are finite; a table's -inf is the logarithm of 0."""
+def _prepared(model: AnyNetwork, path: str | Path, device: torch.device | None) -> AnyNetwork:
+    """The model on its device, after a check of its weights."""
     table = isinstance(model, TableModel)
     for name, tensor in model.state_dict(keep_vars=True).items():
-        if tensor.is_meta or not tensor.is_floating_point():  # its numbers are elsewhere
+        if tensor.is_meta or not tensor.is_floating_point():  # its weights are not in memory
             continue
-        sound = tensor <= _ROUNDING if table else torch.isfinite(tensor)  # NaN is not <=, either
-        if not bool(sound.all()):
+        valid = tensor <= _ROUNDING if table else torch.isfinite(tensor)  # false for NaN
+        if not bool(valid.all()):
             raise ModelError(
                 f"{path}: {name} has weights that are NaN or infinite",
                 remedy="Pass an earlier checkpoint, or train again with a lower --learning-rate.",
             )
-    if device is None and model.architecture != "hugging-face":  # which is spread already
+    if device is None and model.architecture != "hugging-face":  # that is on several devices
         device = choose_device()
     return (model if device is None else model.to(device)).eval()
 
 
-def _of_kind(kind: type[AnyNetwork], path: str | Path, device: str) -> AnyNetwork:
-    where, folder = choose_device(device), model_folder(path)
+def _load_kind(
+    kind: type[AnyNetwork], path: str | Path, device: str, lacks: str, commands: str
+) -> AnyNetwork:
+    target, folder = choose_device(device), model_folder(path)
     require_model(folder)
-    model = _ours(folder)
+    model = _load_checkpoint(folder)
     if isinstance(model, kind):
-        return _ready(model, path, where)
-    found = "a language model"
-    if isinstance(model, Seq2SeqModel | IntentSlotNetwork):
-        pairs = isinstance(model, Seq2SeqModel)
-        found = "a sequence-to-sequence model" if pairs else "an intent-and-slot model"
-    pairs = kind is Seq2SeqModel
-    raise ModelError(
-        f"{path} is {found} and {'takes no source text' if pairs else 'has no intents'}",
-        remedy="Pass a model of `vestige train --task translation` or `--task dialogue`."
-        if pairs
-        else "Pass a model of `vestige train --task nlu`.",
-    )
+        return _prepared(model, path, target)
+    actual = "a language model"
+    if isinstance(model, Seq2SeqModel):
+        actual = "a sequence-to-sequence model"
+    elif isinstance(model, IntentSlotNetwork):
+        actual = "an intent-and-slot model"
+    raise ModelError(f"{path} is {actual} and {lacks}", remedy=f"Pass a model of {commands}.")
 
 
-def _ours(folder: Path) -> Network | None:
-    """The model of a folder in our format; None for any other."""
-    if (folder / ANSWERS).is_file():
+def _load_checkpoint(folder: Path) -> Network | None:
+    """The model of a Vestige checkpoint; None for other folders."""
+    if (folder / LABELS).is_file():
         from vestige.models.nlu_encoder import load_encoder
 
         return load_encoder(folder)
     file = folder / DESCRIPTION
     if not file.is_file():
         return None
-    told = read_json(file, _Description, error=ModelError, remedy=SAVE_AGAIN)
-    name = told.architecture
-    if told.format != FORMAT or name not in BUILDERS:
+    description = read_json(file, _Description, error=ModelError, remedy=SAVE_AGAIN)
+    name = description.architecture
+    if description.format != FORMAT or name not in BUILDERS:
         raise ModelError(
-            f"{file} has format {told.format!r} and architecture {name!r}; this version of "
+            f"{file} has format {description.format!r} and architecture {name!r}; this version of "
             f"Vestige reads format {FORMAT} ({', '.join(sorted(BUILDERS))})",
             remedy="Install the version of Vestige that wrote it, or save the model again.",
         )
-    weights = folder / WHOLE
+    weights = folder / WEIGHTS
     require_regular(weights, error=ModelError, remedy=SAVE_AGAIN)
-    if sha256([weights]) != told.sha256:
+    if sha256([weights]) != description.sha256:
         raise ModelError(
             f"{weights} does not have the SHA-256 in {DESCRIPTION}: it is incomplete or was "
             "changed",
             remedy=SAVE_AGAIN,
         )
-    vocabulary, config = _vocabulary(folder, told.vocabulary), dict(told.config)
+    vocabulary, config = _vocabulary(folder, description.vocabulary), dict(description.config)
     if name == Seq2SeqModel.architecture:
-        config[SOURCE] = _vocabulary(folder / SOURCE, told.source)
+        config[SOURCE] = _vocabulary(folder / SOURCE, description.source)
 
     def build() -> Network:
-        return BUILDERS[name](vocabulary, config, told.vocab_size)
+        return BUILDERS[name](vocabulary, config, description.vocab_size)
 
     try:
-        if name != TableModel.architecture:  # which has its numbers from the beginning
-            require_fit(weights, build)  # nothing is made that the weights do not fill
+        if name != TableModel.architecture:  # a table is created with its probabilities
+            require_fit(weights, build)  # allocate no more than the file has
         model = build()
         load_weights(model, weights)
     except (ValueError, TypeError, RuntimeError, safetensors.SafetensorError) as error:

@@ -2,12 +2,12 @@
 
 Lafferty, McCallum and Pereira (2001); as the output layer of a bi-LSTM: Ma and Hovy (2016),
 arXiv:1603.01354, section 2.3. The score of a sequence is the sum of its emissions, its transitions
-and of how it begins and ends; its probability is the softmax over all sequences.
+and its first and last tags' scores; its probability is the softmax over all sequences.
 
-The forward algorithm adds probabilities, not logarithms: a step is one matrix product with
-exp(transitions), less the largest into each tag. Its gradient, the marginals, is written by hand
-and costs one matrix product a step. Where transitions into a tag differ by more than `limit`, or
-some are forbidden (-inf), the same recursion runs in log space, slower and as exact.
+The forward algorithm adds probabilities, not logarithms: each step is one matrix product with
+exp(transitions), scaled by the largest transition into each tag. The gradient, the marginals, is
+explicit and also costs one matrix product per step. If transitions into a tag differ by more than
+`limit`, or some are forbidden (-inf), the same recursion runs in log space, slower and as exact.
 """
 
 from math import inf, log
@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 class LinearChain(nn.Module):
     """The transitions of a linear-chain CRF over k tags, from a tag (row) to the next (column).
 
-    -inf forbids a transition, a beginning or an end. All rows of a batch have one length t.
+    -inf forbids a transition or a first or last tag. All rows of a batch have one length t.
 
     Args:
         tags: k, the number of tags.
@@ -45,15 +45,17 @@ class LinearChain(nn.Module):
         """
         with torch.autocast(emissions.device.type, enabled=False):
             emissions = emissions.to(self.transitions.dtype)
-            own = self._scores(emissions, tags)
-            forbidden = own.isneginf()
-            # Less each word's own score, the sum is the loss and no difference of large numbers.
-            rest = self.log_partition(emissions - own.masked_fill(forbidden, 0).unsqueeze(-1))
-        return rest.clamp_min(0).masked_fill(forbidden.any(-1), inf)  # below 0 is rounding
+            word_scores = self._word_scores(emissions, tags)
+            forbidden = word_scores.isneginf()
+            # Subtracted per word: the loss is then a sum, not a difference of large numbers.
+            losses = self.log_partition(
+                emissions - word_scores.masked_fill(forbidden, 0).unsqueeze(-1)
+            )
+        return losses.clamp_min(0).masked_fill(forbidden.any(-1), inf)  # below 0 is rounding
 
     def score(self, emissions: Tensor, tags: Tensor) -> Tensor:
         """Scores (b,) of tags (b, t), before the softmax over all sequences."""
-        return self._scores(emissions, tags).sum(-1)
+        return self._word_scores(emissions, tags).sum(-1)
 
     def log_partition(self, emissions: Tensor) -> Tensor:
         """(b,) logarithms of the summed exp(score) of all k^t sequences."""
@@ -63,13 +65,14 @@ class LinearChain(nn.Module):
             weights = (self.transitions - top).exp_() if safe else None
         if weights is None:
             return self._in_log_space(emissions)
-        given = (emissions, self.begin, self.transitions, self.end, weights, top)
-        partition: Tensor = _LogPartition.apply(*given)  # type: ignore[no-untyped-call]
+        partition: Tensor = _LogPartition.apply(  # type: ignore[no-untyped-call]
+            emissions, self.begin, self.transitions, self.end, weights, top
+        )
         return partition
 
     @torch.no_grad()
     def best(self, emissions: Tensor) -> Tensor:
-        """int64 (b, t): the tags of the highest score (Viterbi); the first of equals."""
+        """int64 (b, t): the tags of the highest score (Viterbi); the first of equal ones."""
         best = self.begin + emissions[:, 0]
         came_from = []
         for step in range(1, emissions.shape[1]):
@@ -81,13 +84,13 @@ class LinearChain(nn.Module):
             tags.append(origin.gather(1, tags[-1].unsqueeze(1)).squeeze(1))
         return torch.stack(tags[::-1], 1)
 
-    def _scores(self, emissions: Tensor, tags: Tensor) -> Tensor:
+    def _word_scores(self, emissions: Tensor, tags: Tensor) -> Tensor:
         """Score per word, (b, t)."""
-        moves = tags[:, :-1] * len(self.begin) + tags[:, 1:]
-        moved = self.transitions.flatten().gather(0, moves.flatten()).view(moves.shape)
-        before = torch.cat([self.begin.gather(0, tags[:, 0]).unsqueeze(1), moved], 1)
+        pairs = tags[:, :-1] * len(self.begin) + tags[:, 1:]
+        transition_scores = self.transitions.flatten().gather(0, pairs.flatten()).view(pairs.shape)
+        before = torch.cat([self.begin.gather(0, tags[:, 0]).unsqueeze(1), transition_scores], 1)
         last = self.end.gather(0, tags[:, -1]).unsqueeze(1)
-        after = torch.cat([torch.zeros_like(moved), last], 1)
+        after = torch.cat([torch.zeros_like(transition_scores), last], 1)
         return emissions.gather(2, tags.unsqueeze(2)).squeeze(2) + before + after
 
     def _in_log_space(self, emissions: Tensor) -> Tensor:
@@ -100,15 +103,19 @@ class LinearChain(nn.Module):
 def limit(dtype: torch.dtype) -> float:
     """Largest difference of transitions into a tag for the matrix product: 71 in float32.
 
-    The best predecessor then weighs tiny / eps at least, beside which what underflows is below eps.
+    Then the best predecessor weighs at least tiny / eps; underflowing values are below eps of it.
     """
     return log(torch.finfo(dtype).eps / torch.finfo(dtype).tiny)
 
 
 def _log_sum(scores: Tensor, dim: int) -> Tensor:
-    """`torch.logsumexp`, without a gradient where all that is summed is forbidden."""
-    none = scores.isneginf().all(dim)
-    return scores.masked_fill(none.unsqueeze(dim), 0).logsumexp(dim).masked_fill(none, -inf)
+    """`torch.logsumexp`, without a gradient where every summand is forbidden."""
+    all_forbidden = scores.isneginf().all(dim)
+    return (
+        scores.masked_fill(all_forbidden.unsqueeze(dim), 0)
+        .logsumexp(dim)
+        .masked_fill(all_forbidden, -inf)
+    )
 
 
 class _LogPartition(torch.autograd.Function):
@@ -127,10 +134,10 @@ class _LogPartition(torch.autograd.Function):
         alpha = begin + emissions[:, 0]
         shares, sums = [], []
         for emitted in (emissions[:, 1:] + top).unbind(1):
-            most = alpha.amax(1, keepdim=True)
-            shares.append((alpha - most).exp_())
+            scale = alpha.amax(1, keepdim=True)
+            shares.append((alpha - scale).exp_())
             sums.append(shares[-1] @ weights)
-            alpha = sums[-1].log().add_(most).add_(emitted)
+            alpha = sums[-1].log().add_(scale).add_(emitted)
         alpha = alpha + end
         partition = alpha.logsumexp(1)
         ctx.shares, ctx.sums = shares, sums
@@ -145,8 +152,8 @@ class _LogPartition(torch.autograd.Function):
         for share, total in zip(reversed(ctx.shares), reversed(ctx.sums), strict=True):
             moves.append(marginals[-1] / total)
             marginals.append(share * (moves[-1] @ weights.T))
-        found = torch.zeros_like(weights)
+        transition_gradient = torch.zeros_like(weights)
         if moves and ctx.needs_input_grad[2]:
-            found = torch.cat(ctx.shares[::-1]).T @ torch.cat(moves) * weights
+            transition_gradient = torch.cat(ctx.shares[::-1]).T @ torch.cat(moves) * weights
         ends = marginals[-1].sum(0), marginals[0].sum(0)
-        return torch.stack(marginals[::-1], 1), ends[0], found, ends[1], None, None
+        return torch.stack(marginals[::-1], 1), ends[0], transition_gradient, ends[1], None, None

@@ -1,10 +1,9 @@
-"""Checks of files that others made, before a library reads them.
+"""Checks of foreign files before a library reads them.
 
-Libraries believe what a file says: a million layers are made one after the other, a table of
-positions is squared, a pattern of names is matched for ever, a count of settings that a file cannot
-hold is followed. So the fields of config.json and adapter_config.json that decide on sizes are held
-to a schema first, and the header of a GGUF file is walked within the file's bounds
-(github.com/ggml-org/ggml, docs/gguf.md, version 3).
+Libraries trust the content of files: they create a million layers one by one, square a table of
+positions, match a pattern of names endlessly, or read more settings than a file can hold. So a
+schema limits the size fields of config.json and adapter_config.json first, and the header of a GGUF
+file is read within the file's bounds (github.com/ggml-org/ggml, docs/gguf.md, version 3).
 """
 
 import struct
@@ -33,7 +32,7 @@ _SIZES: tuple[tuple[Any, str], ...] = (
     (Name, "model_type"),
     (_Layers, "num_hidden_layers num_layers n_layer n_layers encoder_layers decoder_layers"),
     (
-        _Width | list[_Width],  # some architectures have one for each layer
+        _Width | list[_Width],  # some architectures have one per layer
         "hidden_size n_embd d_model embedding_size word_embed_proj_dim intermediate_size n_inner "
         "ffn_dim num_attention_heads num_key_value_heads n_head num_heads head_dim",
     ),
@@ -44,7 +43,7 @@ _SIZES: tuple[tuple[Any, str], ...] = (
     (Annotated[int, Field(ge=0, le=10**5)], "num_labels"),
     (Annotated[int, Field(ge=1, le=1_000)], "num_local_experts"),
 )
-"""Sizes, under the names that architectures give them."""
+"""Size fields, by the names that architectures use."""
 _FIELDS: dict[str, Any] = {
     name: (kind | None, None) for kind, names in _SIZES for name in names.split()
 }
@@ -53,11 +52,11 @@ _Config = create_model("_Config", __base__=_Sizes, text_config=(_Sizes | None, N
 
 
 _PATTERNS = ["target_modules", "exclude_modules", "layers_pattern", "rank_pattern", "alpha_pattern"]
-"""Fields of adapters that may hold regular expressions."""
+"""Fields of adapters that may be regular expressions."""
 
 
 class Adapter(Excerpt):
-    """Configuration of an adapter, as PEFT names it."""
+    """Configuration of an adapter, with PEFT's names."""
 
     base_model_name_or_path: str | None = None
     peft_type: Name | None = None
@@ -75,12 +74,12 @@ class Adapter(Excerpt):
 
 
 def require_sound(folder: Path, *, remedy: str) -> dict[str, Any]:
-    """Require a sound config.json and ordinary files; the content of config.json.
+    """Check config.json and the files of a folder; returns the content of config.json.
 
     Raises:
-        ModelError: naming file and field; or the folder is an adapter, or has no tokenizer.
+        ModelError: names file and field; or the folder is an adapter, or has no tokenizer.
     """
-    # transformers would read the weights of whatever base the adapter names.
+    # transformers would load any base that the adapter names.
     if (folder / ADAPTER_CONFIG).is_file():
         raise ModelError(
             f"{folder} is an adapter, not a whole model",
@@ -92,7 +91,7 @@ def require_sound(folder: Path, *, remedy: str) -> dict[str, Any]:
             read_object(folder / name, error=ModelError, remedy=remedy)
     for file in folder.glob("*.safetensors"):
         require_regular(file, error=ModelError, remedy=remedy)
-    # Without any, transformers makes up an empty tokenizer of the architecture's usual kind.
+    # Without a tokenizer, transformers creates an empty one.
     if not any((folder / name).is_file() for name in TOKENIZERS):
         raise ModelError(
             f"{folder} has no tokenizer ({', '.join(TOKENIZERS)})",
@@ -105,13 +104,13 @@ def read_adapter(file: Path) -> Adapter:
     """Read an adapter_config.json.
 
     Raises:
-        ModelError: a field is missing, of another type or size, or a pattern of names may be
-            matched for ever.
+        ModelError: a field is missing, of another type or size, or matching a pattern may not
+            terminate.
     """
     remedy = "Save the adapter again, with layer names in target_modules."
-    found = read_json(file, Adapter, error=ModelError, remedy=remedy)
+    adapter = read_json(file, Adapter, error=ModelError, remedy=remedy)
     for name in _PATTERNS:
-        value = getattr(found, name) or ()
+        value = getattr(adapter, name) or ()
         patterns = [value] if isinstance(value, str) else value if isinstance(value, dict) else ()
         for pattern in patterns:
             slow = slow_reason(pattern, longest=1_000, repetitions=3)
@@ -120,7 +119,7 @@ def read_adapter(file: Path) -> Adapter:
                     f'{file} is not valid: matching "{name}" may not terminate: {slow}',
                     remedy=remedy,
                 )
-    return found
+    return adapter
 
 
 # GGUF
@@ -128,9 +127,9 @@ def read_adapter(file: Path) -> Adapter:
 _TEXT, _LIST = 8, 9
 _NUMBERS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _FLOATS = {0: "F32", 1: "F16", 30: "BF16"}
-"""Types of tensors that are not quantised, by their number."""
-_MOST = {"tensors": 1_000_000, "settings": 10_000, "dimensions": 4, "bytes of a name": 1_000}
-_BOUNDS = {
+"""Types of tensors that are not quantised, by their GGUF number."""
+_LIMITS = {"tensors": 1_000_000, "settings": 10_000, "dimensions": 4, "bytes of a name": 1_000}
+_SETTING_LIMITS = {
     "block_count": MOST_LAYERS,
     "context_length": 2**24,
     "expert_count": 1_000,
@@ -144,10 +143,10 @@ _BOUNDS = {
 
 
 def gguf_weights(file: Path) -> Counter[str]:
-    """Numbers that a GGUF file holds, by their type ("F32", ...; `PACKED` for quantised ones).
+    """Count of weights in a GGUF file by type ("F32", ...; `PACKED` if quantised).
 
     Raises:
-        ModelError: it is no GGUF file, is cut short, or names sizes that no model has.
+        ModelError: it is not a GGUF file, is incomplete, or has impossible sizes.
     """
     remedy = "Download the file again, or pass the model's folder of safetensors."
     size = require_regular(file, error=ModelError, remedy=remedy)
@@ -159,10 +158,10 @@ def gguf_weights(file: Path) -> Counter[str]:
 
 
 class _Header:
-    """A walk over a GGUF file that never leaves it."""
+    """Reads the header of a GGUF file, never beyond its end."""
 
     def __init__(self, stream: BinaryIO, size: int) -> None:
-        self.stream, self.left = stream, size
+        self.stream, self.remaining = stream, size
 
     def weights(self) -> Counter[str]:
         if self.take(4) != b"GGUF":
@@ -174,41 +173,41 @@ class _Header:
         self.require("settings", number)
         settings = {self.name(): self.value(self.number("I")) for _ in range(number)}
         family = settings.get("general.architecture")
-        for name, most in _BOUNDS.items():
-            found = settings.get(f"{family}.{name}", 1)
-            if not isinstance(found, int) or not 0 <= found <= most:
-                raise ValueError(f"{name} is {str(found)[:40]!r}; at most {most:,} is possible")
-        held: Counter[str] = Counter()
+        for name, limit in _SETTING_LIMITS.items():
+            value = settings.get(f"{family}.{name}", 1)
+            if not isinstance(value, int) or not 0 <= value <= limit:
+                raise ValueError(f"{name} is {str(value)[:40]!r}; at most {limit:,} is possible")
+        counts: Counter[str] = Counter()
         for _ in range(tensors):
             self.name()
             self.require("dimensions", dimensions := self.number("I"))
             shape = [self.number("Q") for _ in range(dimensions)]
-            held[_FLOATS.get(self.number("I"), PACKED)] += prod(shape)
+            counts[_FLOATS.get(self.number("I"), PACKED)] += prod(shape)
             self.number("Q")
-        if held.total() > 8 * self.left:  # no weight takes less than a bit
-            raise ValueError(f"{held.total():,} weights in {self.left:,} bytes")
-        return held
+        if counts.total() > 8 * self.remaining:  # no weight takes less than a bit
+            raise ValueError(f"{counts.total():,} weights in {self.remaining:,} bytes")
+        return counts
 
     def require(self, what: str, number: int) -> None:
-        if number > _MOST[what]:
-            raise ValueError(f"{number:,} {what}; at most {_MOST[what]:,} are possible")
+        if number > _LIMITS[what]:
+            raise ValueError(f"{number:,} {what}; at most {_LIMITS[what]:,} are possible")
 
     def take(self, length: int) -> bytes:
-        if length > self.left:
+        if length > self.remaining:
             raise ValueError("it is incomplete")
-        self.left -= length
+        self.remaining -= length
         return self.stream.read(length)
 
     def number(self, form: str) -> int:
-        found: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))[0]
-        return found
+        value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))[0]
+        return value
 
     def name(self) -> str:
         self.require("bytes of a name", length := self.number("Q"))
         return self.take(length).decode("utf-8", "replace")
 
     def value(self, kind: int) -> int | float | str:
-        """A setting's value; of a list its length."""
+        """The value of a setting; for a list its length."""
         if kind == _TEXT:
             return self.take(self.number("Q")).decode("utf-8", "replace")
         if kind in _NUMBERS:
@@ -220,7 +219,7 @@ class _Header:
             self.take(length * struct.calcsize(f"<{_NUMBERS[inner]}"))
         elif inner != _TEXT:
             raise ValueError(f"a list of unknown type {inner}")
-        elif 8 * length > self.left:  # each text has a length of its own
+        elif 8 * length > self.remaining:  # each text begins with its length
             raise ValueError("it is incomplete")
         else:
             for _ in range(length):

@@ -1,8 +1,8 @@
 """Hugging Face causal language models, and LoRA adapters on them.
 
-Body and head are called apart: the state keeps the last hidden vector of each row, so that
-`log_probs` applies the head to the rows it is asked for and memory never holds rows x
-vocabulary. Models whose head does more than that (scaled or capped logits) keep their logits.
+Body and head are called separately. The state keeps the last hidden vector of each row, and
+`log_probs` applies the head only to the requested rows, so memory never holds rows x vocabulary.
+Models whose head computes more than that (scaled or capped logits) keep their logits.
 
 LoRA: Hu et al. (2021), "Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
 """
@@ -24,40 +24,40 @@ from vestige.models.protocols import BodyAndHead, LanguageModel, require_evaluat
 
 
 class AppendedLayer(DynamicLayer):  # type: ignore[misc]
-    """`KeysAndValues` as a layer of a transformers cache; a copy reads on by itself.
+    """`KeysAndValues` as a layer of a transformers cache; copies are independent.
 
     Attributes:
-        held: what was read; None before anything was.
-        keeps: whether to hold what is read next; nobody reads on after some forward passes.
+        contents: keys and values read so far; None: none.
+        stores: whether to store what is read next; False for a single forward pass.
     """
 
-    held: KeysAndValues | None = None
-    keeps: bool = True
+    contents: KeysAndValues | None = None
+    stores: bool = True
 
     def update(
         self, key_states: Tensor, value_states: Tensor, *args: object, **kwargs: object
     ) -> tuple[Tensor, Tensor]:
-        """Append keys and values; all of them."""
-        if self.held is None and not self.keeps:
+        """Append keys and values; returns all of them."""
+        if self.contents is None and not self.stores:
             return key_states, value_states
-        given = (key_states, value_states)
-        longer = KeysAndValues.of(*given) if self.held is None else self.held.extended(*given)
-        if self.keeps:
-            self.held = longer
+        new = (key_states, value_states)
+        longer = KeysAndValues.of(*new) if self.contents is None else self.contents.extended(*new)
+        if self.stores:
+            self.contents = longer
         return longer.read()
 
     def batch_select_indices(self, indices: Tensor | slice) -> None:
         """Keep some rows."""
-        self.held = None if self.held is None else self.held[indices]
+        self.contents = None if self.contents is None else self.contents[indices]
 
-    def __copy__(self) -> Self:  # ten times as quick as what copies any object
+    def __copy__(self) -> Self:  # ten times as fast as copy.copy of an object
         new = type(self).__new__(type(self))
         new.__dict__.update(self.__dict__)
         return new
 
     def get_seq_length(self) -> int:
-        """Tokens read."""
-        return 0 if self.held is None else self.held.length
+        """Number of tokens read."""
+        return 0 if self.contents is None else self.contents.length
 
 
 @dataclass(frozen=True)
@@ -65,8 +65,8 @@ class CacheState:
     """Decoder state for n sequences, as the layers of a `DynamicCache`.
 
     Attributes:
-        layers: the cache's layers; a row of their keys and values is a row of the state.
-        hidden: (n, d) last hidden vectors, or (n, v) logits where the head is not separate.
+        layers: of the cache; each row of their keys and values is a row of the state.
+        hidden: (n, d) last hidden vectors, or (n, v) logits if the head is not separate.
         length: tokens read.
     """
 
@@ -90,7 +90,7 @@ class CacheState:
             return self
         layers, hidden = tuple(copy.copy(layer) for layer in self.layers), self.hidden[index]
         for layer in layers:
-            if isinstance(index, Tensor) and layer.keys is not None:  # it may lie elsewhere
+            if isinstance(index, Tensor) and layer.keys is not None:  # it may be on another device
                 index = index.to(layer.keys.device)
             layer.batch_select_indices(index)
         return type(self)(layers, hidden, self.length)
@@ -98,7 +98,7 @@ class CacheState:
 
 def _layer_bytes(layer: DynamicLayer) -> int:
     if isinstance(layer, AppendedLayer):
-        return 0 if layer.held is None else layer.held.nbytes
+        return 0 if layer.contents is None else layer.contents.nbytes
     return sum(t.nbytes for t in (layer.keys, layer.values) if t is not None)
 
 
@@ -110,8 +110,8 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         vocabulary: its tokenizer.
 
     Raises:
-        ModelError: the network keeps what it has read in a form that cannot be sliced, or has
-            fewer outputs than the tokenizer has tokens.
+        ModelError: the rows of the network's cache cannot be selected, or it has fewer outputs
+            than the tokenizer has tokens.
     """
 
     architecture: ClassVar[str] = "hugging-face"
@@ -123,9 +123,9 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         super().__init__()
         self.network, self.vocabulary = network, vocabulary
         self.adapted = hasattr(network, "peft_config")
-        plain = self._plain()
-        self.base = (plain.name_or_path or None) if self.adapted else None
-        self.settings = plain.config.get_text_config(decoder=True)
+        base = self._base_network()
+        self.base = (base.name_or_path or None) if self.adapted else None
+        self.settings = base.config.get_text_config(decoder=True)
         self.vocab_size = int(self.settings.vocab_size)
         needed = max(len(vocabulary), vocabulary.largest + 1)
         if needed > self.vocab_size:
@@ -134,10 +134,11 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
                 remedy="Pass the tokenizer that the model was trained with.",
             )
         self._require_plain_cache()
-        named = inspect.signature(plain.forward).parameters
-        self._takes_positions = "position_ids" in named
-        self._keeps_logits = "logits_to_keep" in named
-        self._cache_name = "cache" if "cache" in named else "past_key_values"  # transformers < 5.24
+        parameters = inspect.signature(base.forward).parameters
+        self._takes_positions = "position_ids" in parameters
+        self._keeps_logits = "logits_to_keep" in parameters
+        # transformers before 5.24 has no `cache`.
+        self._cache_name = "cache" if "cache" in parameters else "past_key_values"
         self.longest = getattr(self.settings, "max_position_embeddings", None)
         self.separate_head = self._head_is_separate()
         self.training = network.training
@@ -148,14 +149,14 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
 
     @property
     def first_token(self) -> int:
-        """`<bos>`, or `<eos>` without one."""
+        """`<bos>`, or `<eos>` if there is none."""
         bos: int | None = self.vocabulary.tokenizer.bos_token_id
         return self.vocabulary.eos_id if bos is None else bos
 
     @property
     def head(self) -> Any:
-        """Linear head; None where the network names none."""
-        return self._plain().get_output_embeddings()
+        """Linear head; None if the network has none."""
+        return self._base_network().get_output_embeddings()
 
     def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
         """Logits (b, t, v) after each of the tokens (b, t).
@@ -164,42 +165,42 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
             ValueError: t is larger than `longest`.
         """
         self._check_length(tokens.shape[1])
-        # Every row has positions of its own, so that gradients can be told apart.
-        position = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 1)
-        placed = {"position_ids": position} if self._takes_positions else {}
-        return self.network(input_ids=tokens, use_cache=False, **placed).logits, None
+        # Each row has its own positions, so that each has its own gradient.
+        positions = torch.arange(tokens.shape[1], device=tokens.device).repeat(len(tokens), 1)
+        arguments = {"position_ids": positions} if self._takes_positions else {}
+        return self.network(input_ids=tokens, use_cache=False, **arguments).logits, None
 
     def body(self, tokens: Tensor, state: CacheState | None = None) -> tuple[Tensor, None]:
         """The last hidden vectors (b, t, h) after each of the tokens (b, t).
 
-        Where the head is not separate, logits (b, t, v).
+        Logits (b, t, v) if the head is not separate.
 
         Args:
             tokens: ids.
-            state: b rows, read before the tokens and not changed; None: nothing.
+            state: of b rows, before the tokens; it is not changed. None: nothing was read.
 
         Raises:
             ValueError: the text becomes longer than `longest`.
         """
         self._check_length(tokens.shape[1] + (0 if state is None else state.length))
-        cached: dict[str, Any] = {"use_cache": False}
+        arguments: dict[str, Any] = {"use_cache": False}
         if state is not None:
             cache = DynamicCache()
             cache.layers = [copy.copy(layer) for layer in state.layers]
             for layer in cache.layers:
-                layer.keeps = False
-            cached = {"use_cache": True, self._cache_name: cache}
+                layer.stores = False
+            arguments = {"use_cache": True, self._cache_name: cache}
         if not self.separate_head:
-            return self.network(input_ids=tokens, **cached).logits, None
-        return self._body()(input_ids=tokens, **cached).last_hidden_state, None
+            return self.network(input_ids=tokens, **arguments).logits, None
+        return self._body()(input_ids=tokens, **arguments).last_hidden_state, None
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Logits (..., v) of what `body` returns."""
+        """Logits (..., v) from the result of `body`."""
         return super().predict(hidden) if self.separate_head else hidden
 
     def unread(self, n: int) -> CacheState:
         layers = DynamicCache(config=self.settings).layers
-        appended = (AppendedLayer() if type(one) is DynamicLayer else one for one in layers)
+        appended = (AppendedLayer() if type(layer) is DynamicLayer else layer for layer in layers)
         return CacheState(tuple(appended), torch.empty(n, 0, device=self.device), 0)
 
     @torch.no_grad()
@@ -215,14 +216,15 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         if tokens.numel() == 0:  # transformers cannot reshape a batch without rows
             return CacheState(state.layers, state.hidden, length)
         cache = DynamicCache()
-        cache.layers = [copy.copy(layer) for layer in state.layers]  # an update rebinds, see above
+        # An update replaces the contents of a copy, and the state does not change.
+        cache.layers = [copy.copy(layer) for layer in state.layers]
         network = self._body() if self.separate_head else self.network
-        more: dict[str, Any] = {"use_cache": True, self._cache_name: cache}
+        arguments: dict[str, Any] = {"use_cache": True, self._cache_name: cache}
         if self._keeps_logits and not self.separate_head:
-            more["logits_to_keep"] = 1
-        answer = network(input_ids=tokens, **more)
-        hidden = answer.last_hidden_state if self.separate_head else answer.logits
-        # The layers' keys and values lie on the devices of the layers, all else on the first.
+            arguments["logits_to_keep"] = 1
+        outputs = network(input_ids=tokens, **arguments)
+        hidden = outputs.last_hidden_state if self.separate_head else outputs.logits
+        # Keys and values are on the devices of their layers, everything else on the first device.
         hidden = hidden[:, -1].contiguous().to(self.device)
         return CacheState(tuple(cache.layers), hidden, length)
 
@@ -240,7 +242,7 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
         if not self.adapted:
             network.save_pretrained(folder)
         elif network.peft_config["default"].base_model_name_or_path:
-            # "auto" would ask the hub whether the base's vocabulary grew.
+            # "auto" would query the hub for the size of the base's vocabulary.
             network.save_pretrained(str(folder), save_embedding_layers=False)
         else:
             raise ModelError(
@@ -256,34 +258,35 @@ class HuggingFaceLanguageModel(BodyAndHead, LanguageModel):
                 f"got {tokens}"
             )
 
-    def _plain(self) -> Any:
+    def _base_network(self) -> Any:
         network: Any = self.network
-        # PEFT puts its layers into the base's own modules: the base, asked directly, is adapted.
+        # PEFT inserts its layers into the base's modules, so the base is adapted.
         return network.get_base_model() if self.adapted else network
 
     def _body(self) -> Any:
-        return self._plain().base_model
+        return self._base_network().base_model
 
     def _require_plain_cache(self) -> None:
         for layer in DynamicCache(config=self.settings).layers:
             if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer):
                 raise ModelError(
-                    f"{type(self._plain()).__name__} caches its context in a "
+                    f"{type(self._base_network()).__name__} caches its context in a "
                     f"{type(layer).__name__}, whose rows cannot be selected",
                     remedy="Pass a model with plain attention (GPT-2, Llama, Qwen, ...).",
                 )
 
     @torch.no_grad()
     def _head_is_separate(self) -> bool:
-        """Whether logits are the head of the last hidden vector and nothing more."""
-        if self.head is None or self._body() is self._plain():
+        """Whether the logits are exactly the head of the last hidden vector."""
+        if self.head is None or self._body() is self._base_network():
             return False
         was_training = self.network.training
         self.network.eval()
-        probe = torch.arange(min(8, len(self.vocabulary)), device=self.device)[None]
-        whole = self.network(input_ids=probe, use_cache=False).logits
-        hidden = self._body()(input_ids=probe, use_cache=False).last_hidden_state
+        tokens = torch.arange(min(8, len(self.vocabulary)), device=self.device)[None]
+        logits = self.network(input_ids=tokens, use_cache=False).logits
+        hidden = self._body()(input_ids=tokens, use_cache=False).last_hidden_state
         self.network.train(was_training)
-        parts = self.head(hidden)
-        alike = parts.shape == whole.shape
-        return alike and torch.allclose(parts.float(), whole.float(), rtol=1e-4, atol=1e-4)
+        predicted = self.head(hidden)
+        if predicted.shape != logits.shape:
+            return False
+        return torch.allclose(predicted.float(), logits.float(), rtol=1e-4, atol=1e-4)

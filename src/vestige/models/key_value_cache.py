@@ -1,7 +1,7 @@
-"""Keys and values of an attention layer, appended to in place.
+"""Keys and values of an attention layer, appended in place.
 
-States that continue one text share its memory: the first to read on writes into the free room
-behind its own length, any other takes a copy.
+States that continue one text share its memory. The first state that reads on writes into the free
+memory after its tokens; every other state makes a copy.
 """
 
 from dataclasses import dataclass, field, replace
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-ROOM = 64
-"""Tokens that memory is grown by at most; below, it is doubled."""
+MOST_GROWTH = 64
+"""Most tokens by which memory grows; smaller memory is doubled."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class KeysAndValues:
     Attributes:
         keys, values: (m, heads, capacity, head_size) each; only the first `length` tokens count.
         length: tokens read.
-        rows: (n,) which of the m rows these are; None for all of them in order.
-        written: tokens that the memory holds, shared by all that share it.
+        rows: (n,) indices among the m rows; None: all rows in order.
+        written: number of tokens in the memory, shared by all states that use it.
     """
 
     keys: Tensor
@@ -32,17 +32,17 @@ class KeysAndValues:
 
     @classmethod
     def of(cls, keys: Tensor, values: Tensor) -> "KeysAndValues":
-        """What has been read so far, (n, heads, t, head_size) each; not copied."""
+        """Keys and values read so far, (n, heads, t, head_size) each; not copied."""
         return cls(keys, values, keys.shape[2], written=[keys.shape[2]])
 
     @property
     def nbytes(self) -> int:
-        """Memory of the n rows, their room included."""
-        held = self.keys.nbytes + self.values.nbytes
-        return held if self.rows is None else held // max(1, len(self.keys)) * len(self.rows)
+        """Memory of the n rows, with free memory."""
+        size = self.keys.nbytes + self.values.nbytes
+        return size if self.rows is None else size // max(1, len(self.keys)) * len(self.rows)
 
     def __getitem__(self, index: Tensor | slice) -> "KeysAndValues":
-        """Some rows; nothing is copied before they read on."""
+        """Some rows, without a copy until they read on."""
         if self.rows is not None:
             return replace(self, rows=self.rows[index])
         if isinstance(index, slice):
@@ -59,31 +59,31 @@ class KeysAndValues:
         if not self.length:
             return KeysAndValues.of(keys, values)
         length = self.length + keys.shape[2]
-        free = self.rows is None and self.written == [self.length]
-        if free and length <= self.keys.shape[2]:
+        can_append = self.rows is None and self.written == [self.length]
+        if can_append and length <= self.keys.shape[2]:
             self.written[0] = length
             longer = replace(self, length=length)
         else:
-            capacity = length + min(self.length, ROOM)
-            moved = self._moved(self.keys, capacity), self._moved(self.values, capacity)
-            longer = KeysAndValues(*moved, length=length, written=[length])
+            capacity = length + min(self.length, MOST_GROWTH)
+            copies = self._copied(self.keys, capacity), self._copied(self.values, capacity)
+            longer = KeysAndValues(*copies, length=length, written=[length])
         longer.keys[:, :, self.length : length] = keys
         longer.values[:, :, self.length : length] = values
         return longer
 
-    def _moved(self, old: Tensor, capacity: int) -> Tensor:
+    def _copied(self, old: Tensor, capacity: int) -> Tensor:
         n = len(old) if self.rows is None else len(self.rows)
         new = old.new_empty(n, old.shape[1], capacity, old.shape[3])
-        read, place = old[:, :, : self.length], new[:, :, : self.length]
+        source, target = old[:, :, : self.length], new[:, :, : self.length]
         if self.rows is None:
-            place.copy_(read)
+            target.copy_(source)
         else:
-            torch.index_select(read, 0, self.rows, out=place)
+            torch.index_select(source, 0, self.rows, out=target)
         return new
 
 
 def all_rows(index: Tensor | slice, n: int) -> bool:
-    """Whether an index selects n rows as they are."""
+    """Whether an index selects all n rows in order."""
     if isinstance(index, slice):
         return index.indices(n) == (0, n, 1)
     return len(index) == n and torch.equal(index, torch.arange(n, device=index.device))

@@ -1,8 +1,8 @@
-"""Largest values, ties in the order of their ids.
+"""Largest values, with ties in the order of their ids.
 
 Which of two equal values `topk` returns depends on the processor's kernel, and so does the last bit
-of values that are equal on paper. Here equal values come in the order of their ids, and values that
-round to the same multiple of `alike` are equal. (`argmax` gives the first by its definition.)
+of values that are mathematically equal. Here equal values are ordered by their ids, and values that
+round to the same multiple of `alike` count as equal. (`argmax` returns the first by definition.)
 """
 
 import math
@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 ROUNDED = 1e-5
-"""Scores and logarithms that differ by less are alike: float32 resolves one part in 10^7."""
+"""Scores and logarithms that differ by less count as equal: float32 resolves one part in 10^7."""
 
 TIE = 1e-6
-"""Sums of float32 that differ by less per token cannot be told apart; they widen bounds."""
+"""Smallest difference per token that sums of float32 can show; it widens bounds."""
 
 PART = 64
-"""Columns whose maximum is taken first."""
+"""Columns of one block in `_top`, whose maximum is taken first."""
 
 BLOCK = 100
 """Columns that `cells_above` skips together: a maximum costs a tenth of comparing every cell."""
@@ -33,11 +33,12 @@ def largest(values: Tensor, k: int, *, alike: float = 0.0) -> Tensor:
         tensor([[1, 3]])
     """
     rows = values.flatten(0, -2) if values.ndim > 1 else values[None]
-    best, found = _top(rows, min(k + 1, rows.shape[1]))  # the next says whether more are alike
-    columns = found[:, :k].clone()
+    # One value more than k shows whether there are ties.
+    top_values, top_columns = _top(rows, min(k + 1, rows.shape[1]))
+    columns = top_columns[:, :k].clone()
     if 0 < k < rows.shape[1]:
-        crowded = (best[:, k] >= _least(best[:, k - 1], alike)).nonzero()[:, 0]
-        columns[crowded] = _first_columns(_rounded(rows[crowded], alike), k)
+        tied_rows = (top_values[:, k] >= _least(top_values[:, k - 1], alike)).nonzero()[:, 0]
+        columns[tied_rows] = _first_columns(_rounded(rows[tied_rows], alike), k)
     columns = columns.sort(1).values
     keys = _rounded(rows.gather(1, columns), alike)
     order = keys.argsort(dim=1, descending=True, stable=True)
@@ -62,28 +63,28 @@ def largest_by(values: Tensor, ids: Tensor, k: int, *, alike: float = 0.0) -> Te
 
 
 def cells_above(table: Tensor, floor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, columns and values (k,) of the cells of a table (r, v) above their row's floor (r,).
+    """Rows, columns and values (k,) of cells of a table (r, v) above the floor (r,) of the row.
 
     Example:
         >>> cells_above(torch.tensor([[1.0, 5.0], [2.0, 0.0]]), torch.tensor([3.0, 1.0]))
         (tensor([0, 1]), tensor([1, 0]), tensor([5., 2.]))
     """
-    whole = table.shape[1] // BLOCK * BLOCK
-    blocks = table[:, :whole].view(len(table), -1, BLOCK) if whole else table[:, :0, None]
-    owner, block = (
+    blocked = table.shape[1] // BLOCK * BLOCK
+    blocks = table[:, :blocked].view(len(table), -1, BLOCK) if blocked else table[:, :0, None]
+    row, block = (
         (blocks.amax(2) > floor[:, None]).nonzero(as_tuple=True)
-        if whole
+        if blocked
         else (torch.empty(2, 0, dtype=torch.int64, device=table.device))
     )
-    inside, column = (blocks[owner, block] > floor[owner, None]).nonzero(as_tuple=True)
-    rest_row, rest = (table[:, whole:] > floor[:, None]).nonzero(as_tuple=True)
-    rows = torch.cat([owner[inside], rest_row])
-    columns = torch.cat([block[inside] * BLOCK + column, rest + whole])
+    hit, column = (blocks[row, block] > floor[row, None]).nonzero(as_tuple=True)
+    last_row, last_column = (table[:, blocked:] > floor[:, None]).nonzero(as_tuple=True)
+    rows = torch.cat([row[hit], last_row])
+    columns = torch.cat([block[hit] * BLOCK + column, last_column + blocked])
     return rows, columns, table[rows, columns]
 
 
 def rounded(score: float) -> float:
-    """Rounded scores for sorting, so that nearly equal ones are ties.
+    """A rounded score for sorting: nearly equal scores become ties.
 
     Example:
         >>> found = [(1.2, "b"), (1.2000001, "c"), (1.2, "a")]
@@ -94,27 +95,27 @@ def rounded(score: float) -> float:
 
 
 def _top(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest values of each row (n, v), best first, and columns that have them.
+    """The k largest values of each row (n, v), best first, and their columns.
 
-    They stand in the k parts of highest maximum: `topk` of whole rows takes ten times as long.
+    They are in the k blocks with the highest maximum: `topk` of whole rows is ten times slower.
     """
     v = rows.shape[1]
     if v < 8 * k * PART:
         best = rows.topk(k)
         return best.values, best.indices
-    whole = v - v % PART
-    highest = rows[:, :whole].view(len(rows), whole // PART, PART).amax(2)
-    if whole < v:
-        highest = torch.cat([highest, rows[:, whole:].amax(1, keepdim=True)], 1)
-    first = highest.topk(k).indices[:, :, None] * PART
-    columns = (first + torch.arange(PART, device=rows.device)).flatten(1)
+    blocked = v - v % PART
+    maxima = rows[:, :blocked].view(len(rows), blocked // PART, PART).amax(2)
+    if blocked < v:
+        maxima = torch.cat([maxima, rows[:, blocked:].amax(1, keepdim=True)], 1)
+    starts = maxima.topk(k).indices[:, :, None] * PART
+    columns = (starts + torch.arange(PART, device=rows.device)).flatten(1)
     values = rows.gather(1, columns.clamp(max=v - 1)).masked_fill_(columns >= v, -math.inf)
     best = values.topk(k)
     return best.values, columns.gather(1, best.indices)
 
 
 def _first_columns(keys: Tensor, k: int) -> Tensor:
-    """(n, k) columns of the k largest keys (n, v) in rising order, of equal keys the first."""
+    """(n, k) columns of the k largest keys (n, v) in rising order; of equal keys the first."""
     last = keys.topk(k).values[:, -1:]
     above, equal = keys > last, keys == last
     missing = k - above.sum(1, keepdim=True)

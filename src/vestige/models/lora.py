@@ -1,7 +1,7 @@
-"""LoRA adapters, low-rank trained matrices beside frozen weights, and how far weights moved.
+"""LoRA adapters, low-rank trained matrices added to frozen weights, and distances between weights.
 
 Hu et al. (2021), "LoRA: Low-Rank Adaptation of Large Language Models", arXiv:2106.09685.
-An adapter folder holds the low-rank matrices alone and names its base.
+An adapter folder holds only the low-rank matrices and the name of its base.
 """
 
 import copy
@@ -30,7 +30,7 @@ from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.pretrained import CPU
 from vestige.models.protocols import LanguageModel
 
-_LORA = "Pass a LoRA adapter whose base is in base_model_name_or_path."
+_LORA_REMEDY = "Pass a LoRA adapter whose base is in base_model_name_or_path."
 
 
 def add_lora(
@@ -43,11 +43,11 @@ def add_lora(
 ) -> HuggingFaceLanguageModel:
     """`model` with trainable matrices A and B of low rank and frozen W: W + alpha / rank * B A.
 
-    B starts from zero: the outputs are at first those of `model`, which keeps them. The two share
-    the frozen weights, which no longer train in either. A starts from torch's global generator.
+    B starts from zero, so the first outputs equal those of `model`, which does not change. Both
+    share the frozen weights, which train in neither. A starts from torch's global generator.
 
     Args:
-        model: a whole model as it was loaded: an adapter names its base by the folder.
+        model: a whole model as it was loaded; the adapter names its folder as base.
         rank: rows of A.
         alpha: see the formula.
         dropout: on the input of A.
@@ -64,19 +64,19 @@ def add_lora(
         lora_alpha=alpha,
         lora_dropout=dropout,
         target_modules=None if target_modules is None else list(target_modules),
-        # GPT-2's layers store their weights transposed; PEFT would find out and warn.
+        # GPT-2's layers store transposed weights; otherwise PEFT warns.
         fan_in_fan_out=any(type(layer).__name__ == "Conv1D" for layer in model.modules()),
     )
     return _with_adapter(model, config)
 
 
 def adapter_like(model: HuggingFaceLanguageModel, folder: Path) -> HuggingFaceLanguageModel:
-    """`model` with a fresh adapter of the kind and shape of the one in `folder`; see `add_lora`."""
+    """`model` with a new adapter of the kind and shape of the one in `folder`; see `add_lora`."""
     config = _config(folder)
     config.inference_mode = False
-    config.base_model_name_or_path = None  # this base, and not where the other one's was
+    config.base_model_name_or_path = None  # the base is `model`
     if hasattr(config, "init_lora_weights"):
-        config.init_lora_weights = True  # others rewrite the base's weights, which are shared
+        config.init_lora_weights = True  # other values rewrite the shared weights of the base
     return _with_adapter(model, config)
 
 
@@ -86,7 +86,7 @@ def _with_adapter(model: HuggingFaceLanguageModel, config: PeftConfig) -> Huggin
     config.task_type = "CAUSAL_LM"
     try:
         with only_our_warnings():
-            network = get_peft_model(_rewirable(model), config)
+            network = get_peft_model(_with_shared_tensors(model), config)
     except ValueError as error:
         raise ModelError(
             f"{type(model.network).__name__} takes no adapter: {error}",
@@ -95,8 +95,8 @@ def _with_adapter(model: HuggingFaceLanguageModel, config: PeftConfig) -> Huggin
     return HuggingFaceLanguageModel(network, model.vocabulary).train(model.training)
 
 
-def _rewirable(model: HuggingFaceLanguageModel) -> Any:
-    """A copy of a network's wiring, with the same tensors: PEFT rewires what it is given."""
+def _with_shared_tensors(model: HuggingFaceLanguageModel) -> Any:
+    """A copy of a network's modules with the same tensors, since PEFT changes the modules."""
     network = model.network
     tensors = [*network.parameters(), *network.buffers()]
     return copy.deepcopy(network, memo={id(tensor): tensor for tensor in tensors})
@@ -114,13 +114,13 @@ def load_adapter(
 
     Args:
         folder: holds adapter_config.json and adapter_model.safetensors.
-        base: folder or hub name of the base, or the base itself, which shares its weights and is
-            not changed; None: the one that the adapter names, see `base_of`.
-        merge: fold the adapter into the base's weights instead of computing it beside them.
+        base: folder or hub name of the base, or the loaded base, which shares its weights and is
+            not changed; None: the base that the adapter names, see `base_of`.
+        merge: add the adapter to the base's weights.
         dtype, device: see `pretrained.load`.
 
     Raises:
-        ModelError: adapter or base are missing, broken or do not fit together.
+        ModelError: adapter or base is missing or damaged, or they do not fit together.
     """
     if not (folder / ADAPTER).is_file():
         raise ModelError(
@@ -137,105 +137,106 @@ def load_adapter(
             )
         if merge:
             raise ValueError("merge must not be given with a loaded base, whose weights it changes")
-        whole, wiring = base, _rewirable(base)
+        base_model, wiring = base, _with_shared_tensors(base)
     else:
-        place = base_of(folder) if base is None else model_folder(base)
-        whole = pretrained.load(place, dtype=dtype, device=device)
-        wiring = whole.network
+        path = base_of(folder) if base is None else model_folder(base)
+        base_model = pretrained.load(path, dtype=dtype, device=device)
+        wiring = base_model.network
     try:
         with only_our_warnings():
-            _widen(wiring, folder / ADAPTER)
+            _resize_embeddings(wiring, folder / ADAPTER)
             network: Any = PeftModel.from_pretrained(
                 wiring, str(folder), autocast_adapter_dtype=False
             )
-    except Exception as error:  # by what is wrong: KeyError, RuntimeError, SafetensorError, ...
+    except Exception as error:  # KeyError, RuntimeError, SafetensorError, ...
         raise ModelError(
             f"the adapter in {folder} does not fit its base: {error}",
             remedy="Pass the base that it was trained on, or save the adapter again.",
         ) from error
     if merge:
-        ends = (wiring.get_input_embeddings(), wiring.get_output_embeddings())
-        adapted = any(isinstance(end, BaseTunerLayer) for end in ends)
-        if wiring.config.tie_word_embeddings and adapted:  # PEFT writes the tensor twice, and warns
+        embeddings = (wiring.get_input_embeddings(), wiring.get_output_embeddings())
+        adapted = any(isinstance(layer, BaseTunerLayer) for layer in embeddings)
+        if wiring.config.tie_word_embeddings and adapted:  # PEFT warns
             raise ModelError(
                 f"the adapter in {folder} changes embeddings and head separately; its base ties "
                 "their weights",
                 remedy="Load it without merging.",
             )
         network = network.merge_and_unload()
-        network.name_or_path = ""  # no longer what stands in the base's folder
-    own = (folder / "tokenizer.json").is_file()
-    vocabulary = SubwordVocabulary.from_pretrained(folder) if own else whole.vocabulary
+        network.name_or_path = ""  # its weights differ from those in the base's folder
+    vocabulary = base_model.vocabulary
+    if (folder / "tokenizer.json").is_file():
+        vocabulary = SubwordVocabulary.from_pretrained(folder)
     return HuggingFaceLanguageModel(network, vocabulary).eval()
 
 
-def _widen(wiring: Any, adapter: Path) -> None:
-    """Give a wiring as many embeddings as an adapter holds that was trained with more tokens.
+def _resize_embeddings(network: Any, adapter: Path) -> None:
+    """Resize the embeddings of a base to those of an adapter that was trained with more tokens.
 
-    The rows come with the adapter. Resizing works in place: embeddings of a base are not touched.
+    The adapter has the new rows. New parameters keep the embeddings of the base unchanged.
     """
-    ends = [wiring.get_input_embeddings(), wiring.get_output_embeddings()]
-    names = [name for name, module in wiring.named_modules() if module in ends]
+    layers = [network.get_input_embeddings(), network.get_output_embeddings()]
+    names = [name for name, module in network.named_modules() if module in layers]
     with safe_open(adapter, framework="pt") as file:
-        whole = [key for key in file.keys() if "lora_" not in key]  # noqa: SIM118
-        kept = [key for key in whole if any(f".{name}." in key for name in names)]
-        rows = max((file.get_slice(key).get_shape()[0] for key in kept), default=0)
-    if rows <= len(ends[0].weight):
+        full_keys = [key for key in file.keys() if "lora_" not in key]  # noqa: SIM118
+        embedding_keys = [key for key in full_keys if any(f".{name}." in key for name in names)]
+        rows = max((file.get_slice(key).get_shape()[0] for key in embedding_keys), default=0)
+    if rows <= len(layers[0].weight):
         return
-    for module in filter(None, ends):
+    for module in filter(None, layers):
         module.weight = nn.Parameter(module.weight.data, requires_grad=False)
-    wiring.resize_token_embeddings(rows, mean_resizing=False)
+    network.resize_token_embeddings(rows, mean_resizing=False)
 
 
 @contextmanager
 def only_our_warnings() -> Iterator[None]:
-    """PEFT's warnings that matter as errors, the others not at all."""
+    """Raise PEFT's serious warnings as errors, and ignore the others."""
     with warnings.catch_warnings():
-        # What a file lacks, PEFT starts afresh and only warns.
+        # PEFT initialises missing weights and only warns.
         warnings.filterwarnings("error", message="Found missing adapter keys")
-        # That matters when it is merged, which `load_adapter` refuses.
+        # `load_adapter` refuses to merge in this case.
         warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True`")
-        # It goes by the layer where linear and transposed ones are mixed, and says so.
+        # PEFT corrects the setting per layer and warns.
         warnings.filterwarnings("ignore", message="fan_in_fan_out is set to")
-        # PEFT 0.21 still asks transformers 5.23 by the old name.
+        # PEFT 0.21 uses an old name of transformers 5.23.
         warnings.filterwarnings("ignore", message=".*is_gradient_checkpointing")
         yield
 
 
 def base_of(folder: Path) -> str | Path:
-    """Folder or hub name of an adapter's base; a relative one may start from the adapter's folder.
+    """Folder or hub name of an adapter's base; a path may be relative to the adapter's folder.
 
     Raises:
-        ModelError: the adapter is broken, or its base is not there.
+        ModelError: the adapter is damaged, or its base is missing.
     """
     file = folder / ADAPTER_CONFIG
-    named = _config(folder).base_model_name_or_path
-    if not named:
-        raise ModelError(f"{file} names no base", remedy=_LORA)
-    for place in (Path(named), folder / named):
-        if model_folder(place).is_dir() or gguf_file(place) is not None:
-            return model_folder(place)
-    if Path(named).is_absolute() or named.startswith("."):
+    name = _config(folder).base_model_name_or_path
+    if not name:
+        raise ModelError(f"{file} names no base", remedy=_LORA_REMEDY)
+    for path in (Path(name), folder / name):
+        if model_folder(path).is_dir() or gguf_file(path) is not None:
+            return model_folder(path)
+    if Path(name).is_absolute() or name.startswith("."):
         raise ModelError(
-            f"the base of the adapter in {folder} is not at {named}",
+            f"the base of the adapter in {folder} is not at {name}",
             remedy=f"Move it back, or write its new path into base_model_name_or_path in {file}.",
         )
-    return str(named)
+    return str(name)
 
 
 def _config(folder: Path) -> PeftConfig:
-    """Checked configuration of an adapter that changes weights."""
+    """Validated configuration of an adapter that changes weights."""
     file = folder / ADAPTER_CONFIG
     read_adapter(file)
     try:
         with only_our_warnings():
             config = PeftConfig.from_pretrained(str(folder))
-    except Exception as error:  # such as a TypeError for fields of another version
+    except Exception as error:  # for example TypeError for fields of another version
         raise ModelError(
             f"{file} does not describe an adapter: {error!r}", remedy="Save the adapter again."
         ) from error
     if config.is_prompt_learning:
-        raise ModelError(f"{file} describes no weight change", remedy=_LORA)
+        raise ModelError(f"{file} describes no weight change", remedy=_LORA_REMEDY)
     return config
 
 
@@ -243,67 +244,68 @@ def _config(folder: Path) -> PeftConfig:
 def weight_change(before: nn.Module, after: nn.Module) -> float:
     """Euclidean norm of the difference of two models' weights.
 
-    Of an adapter it is the norm of what it adds to its base, layer by layer; NaN where that is no
-    matrix. Rows that only one model has, such as those of new tokens, do not count.
+    For an adapter, the norm of its changes, layer by layer; NaN if a change is not a matrix. Rows
+    that only one model has, such as those of new tokens, do not count.
 
     Args:
-        before: the model before the update; of an adapter its base.
-        after: the model after it.
+        before: the model before the update; for an adapter its base.
+        after: the model after the update.
     """
-    parts = _added(after) if getattr(after, "adapted", False) else _moved(before, after)
-    return math.sqrt(sum(float(part.float().square().sum()) for part in parts))
+    adapted = getattr(after, "adapted", False)
+    changes = _adapter_changes(after) if adapted else _differences(before, after)
+    return math.sqrt(sum(float(change.float().square().sum()) for change in changes))
 
 
 @torch.no_grad()
-def stretch(before: nn.Module, after: nn.Module, by: float) -> None:
-    """Move a model's weights `by` times as far from those before it, in place.
+def scale_update(before: nn.Module, after: nn.Module, factor: float) -> None:
+    """Multiply the difference of a model's weights from an earlier model by `factor`, in place.
 
     Args:
-        before: the model before the update; of an adapter its base.
-        after: the model after it; an adapter adds `by` times as much.
-        by: more than 0.
+        before: the model before the update; for an adapter its base.
+        after: the model after the update; an adapter is scaled.
+        factor: more than 0.
     """
     pairs = [(before, after)]
     if getattr(after, "adapted", False):
         for layer in after.modules():
             if isinstance(layer, LoraLayer):
-                layer.scale_layer(by)
-        pairs = [pair for layer in after.modules() for pair in _replaced(layer)]
-    for old, new in (both for pair in pairs for both in _shared(*pair)):
-        new.add_(new - old.to(new.dtype), alpha=by - 1)
+                layer.scale_layer(factor)
+        pairs = [pair for layer in after.modules() for pair in _replaced_modules(layer)]
+    for old, new in (weights for pair in pairs for weights in _common_weights(*pair)):
+        new.add_(new - old.to(new.dtype), alpha=factor - 1)
 
 
-def _added(adapter: nn.Module) -> Iterator[Tensor]:
-    """What an adapter adds, a layer at a time; a tensor of NaN where that is no matrix."""
+def _adapter_changes(adapter: nn.Module) -> Iterator[Tensor]:
+    """The weight changes of an adapter, layer by layer; NaN if a change is not a matrix."""
     for layer in adapter.modules():
         if isinstance(layer, BaseTunerLayer):
             layers: Any = layer
-            known = hasattr(layers, "get_delta_weight")
+            has_delta = hasattr(layers, "get_delta_weight")
             for name in layers.active_adapters:
-                yield layers.get_delta_weight(name) if known else torch.tensor(math.nan)
-        for old, new in _replaced(layer):
-            yield from _moved(old, new)
+                yield layers.get_delta_weight(name) if has_delta else torch.tensor(math.nan)
+        for old, new in _replaced_modules(layer):
+            yield from _differences(old, new)
 
 
-def _replaced(layer: Any) -> list[tuple[nn.Module, nn.Module]]:
-    """The modules that an adapter replaces here, each with its own."""
+def _replaced_modules(layer: Any) -> list[tuple[nn.Module, nn.Module]]:
+    """Pairs of the modules that an adapter replaces here and their replacements."""
     if not isinstance(layer, ModulesToSaveWrapper):
         return []
     wrapper: Any = layer
-    own = (wrapper.modules_to_save[name] for name in wrapper.active_adapters)
-    return [(wrapper.original_module, module) for module in own]
+    replacements = (wrapper.modules_to_save[name] for name in wrapper.active_adapters)
+    return [(wrapper.original_module, module) for module in replacements]
 
 
-def _moved(before: nn.Module, after: nn.Module) -> Iterator[Tensor]:
-    return (new.float() - old.float() for old, new in _shared(before, after))
+def _differences(before: nn.Module, after: nn.Module) -> Iterator[Tensor]:
+    return (new.float() - old.float() for old, new in _common_weights(before, after))
 
 
-def _shared(before: nn.Module, after: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
-    """Old and new weights of each parameter of one name, in the part that both have."""
-    earlier = dict(before.named_parameters())
+def _common_weights(before: nn.Module, after: nn.Module) -> Iterator[tuple[Tensor, Tensor]]:
+    """Old and new values of parameters with the same name, cut to the shape that both have."""
+    old_parameters = dict(before.named_parameters())
     for name, parameter in after.named_parameters():
-        if name in earlier:
-            old = earlier[name].to(parameter.device)
+        if name in old_parameters:
+            old = old_parameters[name].to(parameter.device)
             sizes = zip(old.shape, parameter.shape, strict=True)
-            part = tuple(slice(min(a, b)) for a, b in sizes)
-            yield old[part], parameter[part]
+            common = tuple(slice(min(a, b)) for a, b in sizes)
+            yield old[common], parameter[common]

@@ -1,10 +1,10 @@
-"""Intents and slots read by a Hugging Face encoder: BERT, RoBERTa, DistilBERT, ModernBERT, ...
+"""Intent-and-slot models from Hugging Face encoders: BERT, RoBERTa, DistilBERT, ModernBERT, ...
 
 Chen, Zhuo and Wang (2019), "BERT for Joint Intent Classification and Slot Filling",
-arXiv:1902.10909, section 3.2: an intent from the first token's last hidden vector, each word's tag
-from the vector of its first piece, both softmaxes, learnt together; without the CRF that the
-paper also tries. An attack differentiates by the vectors of pieces, so the encoder reads input
-embeddings; positions and [CLS] ... [SEP] are added here and by the encoder.
+arXiv:1902.10909, section 3.2: the intent from the last hidden vector of the first token, each
+word's tag from the vector of its first piece, with softmaxes that are trained together; without the
+CRF that the paper also tests. Attacks differentiate by the vectors of pieces, so the encoder reads
+input embeddings. [CLS] ... [SEP] are added here, positions by the encoder.
 """
 
 import json
@@ -24,7 +24,7 @@ from vestige.data.files import Excerpt, Name, read_json
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer, special_tokens, word_pieces
 from vestige.data.utterances import IGNORED, EncodedUtterances, Labels, Utterances
 from vestige.errors import DataError, ModelError
-from vestige.models.folders import ANSWERS, HEADS
+from vestige.models.folders import HEADS, LABELS
 from vestige.models.pretrained import read_pretrained
 from vestige.models.white_box import IntentSlotNetwork, Losses
 
@@ -33,17 +33,17 @@ REMEDY = (
     "Pass the folder of a whole encoder (config.json, *.safetensors, tokenizer.json), or a hub "
     "name that is online or downloaded."
 )
-AGAIN = "Save the model again, or pass another one."
+SAVE_AGAIN = "Save the model again, or pass another one."
 
 
 class IntentSlotEncoder(IntentSlotNetwork):
     """An encoder with an intent head and a token head; a `WhiteBox`.
 
     Args:
-        encoder: of transformers; its parameters are used as they are, not copied.
+        encoder: of transformers; its parameters are not copied.
         vocabulary: its tokenizer.
         labels: intents and tags.
-        dropout: share of the hidden vectors that training drops before the heads.
+        dropout: of the hidden vectors, before the heads.
 
     Raises:
         ModelError: the tokenizer has more tokens than the encoder.
@@ -61,19 +61,19 @@ class IntentSlotEncoder(IntentSlotNetwork):
         _validate.all_different(intents=labels.intents, tags=labels.tags)
         self.encoder, self.vocabulary = encoder, vocabulary
         self.intents, self.tags = labels
-        if getattr(encoder, "pooler", None) is not None:  # of sentence pairs
+        if getattr(encoder, "pooler", None) is not None:  # only for sentence pairs
             self.encoder.pooler = None  # type: ignore[assignment]
-        known = self._embedding.num_embeddings
-        if len(vocabulary) > known:
+        embeddings = self._embedding.num_embeddings
+        if len(vocabulary) > embeddings:
             raise ModelError(
-                f"the tokenizer has {len(vocabulary)} tokens; the encoder knows {known}",
+                f"the tokenizer has {len(vocabulary)} tokens; the encoder knows {embeddings}",
                 remedy="Pass the tokenizer that the encoder was trained with.",
             )
         self.dropout = nn.Dropout(dropout)
         width = int(self.settings.hidden_size)
         self.intent_head = nn.Linear(width, len(self.intents))
         self.tag_head = nn.Linear(width, len(self.tags))
-        self._before, self._after = special_tokens(vocabulary)
+        self._prefix, self._suffix = special_tokens(vocabulary)
 
     @property
     def settings(self) -> Any:
@@ -85,16 +85,16 @@ class IntentSlotEncoder(IntentSlotNetwork):
 
     @property
     def longest(self) -> int:
-        """Pieces of an utterance that the encoder reads at most."""
-        most = int(self.vocabulary.tokenizer.model_max_length)
-        positions = getattr(self.settings, "max_position_embeddings", None) or most
-        # RoBERTa's kind counts positions from behind the padding's.
+        """Most pieces of an utterance that the encoder reads."""
+        limit = int(self.vocabulary.tokenizer.model_max_length)
+        positions = getattr(self.settings, "max_position_embeddings", None) or limit
+        # RoBERTa starts its positions after the one for padding.
         padding = getattr(getattr(self.encoder, "embeddings", None), "padding_idx", None)
         skipped = 0 if padding is None else padding + 1
-        return min(positions - skipped, most) - len(self._before) - len(self._after)
+        return min(positions - skipped, limit) - len(self._prefix) - len(self._suffix)
 
     def encode(self, utterances: Utterances) -> EncodedUtterances:
-        """Utterances as pieces; a word's tag stands at its first, `None` at the others.
+        """Utterances as pieces; the first piece of a word has its tag, the others `None`.
 
         Raises:
             DataError: an utterance has more pieces than the encoder reads.
@@ -112,9 +112,9 @@ class IntentSlotEncoder(IntentSlotNetwork):
         tokens = [[id for word in pieces for id in word or [unknown]] for pieces in words]
         tags: list[list[str | None]] = [
             [
-                one
+                label
                 for tag, word in zip(utterance.tags, pieces, strict=True)
-                for one in [tag, *[None] * (len(word) - 1)]
+                for label in [tag, *[None] * (len(word) - 1)]
             ]
             for utterance, pieces in zip(rows, words, strict=True)
         ]
@@ -140,27 +140,27 @@ class IntentSlotEncoder(IntentSlotNetwork):
         rows, t, _ = vectors.shape
         if t > self.longest:
             raise ValueError(f"an utterance must have at most {self.longest} pieces, got {t}")
-        ends = torch.tensor([*self._before, *self._after], device=vectors.device)
-        first = len(self._before)
-        special = self.embed(ends).expand(rows, -1, -1)
+        special_ids = torch.tensor([*self._prefix, *self._suffix], device=vectors.device)
+        first = len(self._prefix)
+        special = self.embed(special_ids).expand(rows, -1, -1)
         hidden = self.encoder(
             inputs_embeds=torch.cat([special[:, :first], vectors, special[:, first:]], 1),
-            attention_mask=vectors.new_ones(rows, len(ends) + t, dtype=torch.int64),
+            attention_mask=vectors.new_ones(rows, len(special_ids) + t, dtype=torch.int64),
         ).last_hidden_state
         hidden = self.dropout(hidden)
         return self.intent_head(hidden[:, 0]), self.tag_head(hidden[:, first : first + t])
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        logits, tagged = self.scores(vectors)
-        costs = cross_entropy(
-            tagged.transpose(1, 2), tags, ignore_index=IGNORED, reduction="none"
+        logits, tag_logits = self.scores(vectors)
+        tag_losses = cross_entropy(
+            tag_logits.transpose(1, 2), tags, ignore_index=IGNORED, reduction="none"
         ).sum(1)
-        return Losses(cross_entropy(logits, intents, reduction="none"), costs)
+        return Losses(cross_entropy(logits, intents, reduction="none"), tag_losses)
 
     @torch.no_grad()
     def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        logits, tagged = self.scores(self.embed(tokens))
-        return logits.argmax(1), tagged.argmax(2)
+        logits, tag_logits = self.scores(self.embed(tokens))
+        return logits.argmax(1), tag_logits.argmax(2)
 
     def write(self, folder: Path) -> None:
         """Write encoder, tokenizer, heads and labels, for `load_encoder`."""
@@ -171,8 +171,8 @@ class IntentSlotEncoder(IntentSlotNetwork):
         heads = {name: weights[name] for name in weights if not name.startswith("encoder.")}
         save_file(heads, folder / HEADS)
         labels = {"intents": self.intents, "tags": self.tags}
-        answers = {"format": FORMAT, **labels, "dropout": self.dropout.p}
-        (folder / ANSWERS).write_text(json.dumps(answers, indent=2) + "\n", "utf-8")
+        description = {"format": FORMAT, **labels, "dropout": self.dropout.p}
+        (folder / LABELS).write_text(json.dumps(description, indent=2) + "\n", "utf-8")
 
     @property
     def _embedding(self) -> Any:
@@ -180,7 +180,7 @@ class IntentSlotEncoder(IntentSlotNetwork):
 
     @property
     def _unknown(self) -> int:
-        """Token for a word of which the tokenizer leaves nothing."""
+        """Token for a word for which the tokenizer returns no piece."""
         return self.vocabulary.eos_id if (id := self.vocabulary.unk_id) is None else id
 
 
@@ -192,16 +192,16 @@ def new_encoder(
     seed: int,
     dropout: float = 0.1,
 ) -> IntentSlotEncoder:
-    """Encoder with fresh heads.
+    """An encoder with new heads.
 
     Args:
         source: an encoder's folder or hub name.
         intents, tags: the labels.
-        seed: decides the heads' first weights.
-        dropout: share of the hidden vectors that training drops before the heads.
+        seed: of the initial weights of the heads.
+        dropout: of the hidden vectors, before the heads.
 
     Raises:
-        ModelError: it is not a whole encoder; a causal language model is none.
+        ModelError: it is incomplete or not an encoder, such as a causal language model.
         DataError: its tokenizer cannot be read.
     """
     encoder, vocabulary = _encoder(source)
@@ -214,17 +214,17 @@ def new_encoder(
 def _encoder(source: str | Path) -> tuple[nn.Module, SubwordVocabulary]:
     from transformers import AutoModel
 
-    with torch.random.fork_rng(devices=[]):  # transformers draws a pooler where there is none
+    with torch.random.fork_rng(devices=[]):  # transformers initialises a missing pooler
         network, address = read_pretrained(
-            source, AutoModel, _unlike_encoder, REMEDY, spare=("pooler.",)
+            source, AutoModel, _config_problem, REMEDY, optional=("pooler.",)
         )
     tokenizer = read_tokenizer(address)
     if tokenizer.eos_token is None:
-        tokenizer.eos_token = tokenizer.sep_token  # BERT's kind ends a text with it
+        tokenizer.eos_token = tokenizer.sep_token  # BERT's end of a text
     return network, SubwordVocabulary(tokenizer)
 
 
-def _unlike_encoder(config: Any) -> str | None:
+def _config_problem(config: Any) -> str | None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     if getattr(config, "is_encoder_decoder", False):
@@ -240,7 +240,7 @@ def _unlike_encoder(config: Any) -> str | None:
 
 
 class _LabelSets(Excerpt):
-    """Labels, as `write` wrote them."""
+    """Content of the file of labels."""
 
     format: int
     intents: Annotated[list[Name], Field(min_length=1, max_length=10_000)]
@@ -249,26 +249,30 @@ class _LabelSets(Excerpt):
 
 
 def load_encoder(folder: Path) -> IntentSlotEncoder:
-    """Read what `IntentSlotEncoder.write` wrote, in evaluation mode.
+    """Read a folder of `IntentSlotEncoder.write`, in evaluation mode.
 
     Raises:
-        ModelError: a file is missing or broken, or labels and weights do not fit.
+        ModelError: a file is missing or damaged, or labels and weights do not fit.
     """
-    file = folder / ANSWERS
-    told = read_json(file, _LabelSets, error=ModelError, remedy=AGAIN)
-    if told.format != FORMAT:
-        raise ModelError(f"{file} has format {told.format!r}, not {FORMAT}", remedy=AGAIN)
-    labels = Labels(tuple(told.intents), tuple(told.tags))
+    file = folder / LABELS
+    saved = read_json(file, _LabelSets, error=ModelError, remedy=SAVE_AGAIN)
+    if saved.format != FORMAT:
+        raise ModelError(f"{file} has format {saved.format!r}, not {FORMAT}", remedy=SAVE_AGAIN)
+    labels = Labels(tuple(saved.intents), tuple(saved.tags))
     try:
         encoder, vocabulary = _encoder(folder)
         with torch.random.fork_rng(devices=[]):
-            model = IntentSlotEncoder(encoder, vocabulary, labels, told.dropout)
+            model = IntentSlotEncoder(encoder, vocabulary, labels, saved.dropout)
         heads = load_file(folder / HEADS)
         for name in ("intent_head", "tag_head"):
-            own = {key.partition(".")[2]: w for key, w in heads.items() if key.startswith(name)}
-            model.get_submodule(name).load_state_dict(own)
+            weights = {
+                key.partition(".")[2]: tensor
+                for key, tensor in heads.items()
+                if key.startswith(name)
+            }
+            model.get_submodule(name).load_state_dict(weights)
     except (OSError, ValueError, RuntimeError, safetensors.SafetensorError) as error:
         raise ModelError(
-            f"{folder / HEADS} does not fit {ANSWERS}: {error}", remedy=AGAIN
+            f"{folder / HEADS} does not fit {LABELS}: {error}", remedy=SAVE_AGAIN
         ) from error
     return model.eval()

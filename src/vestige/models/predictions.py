@@ -1,14 +1,15 @@
 r"""What a model predicts at each token: ranks, log-probabilities, most probable tokens, moments.
 
-A statistic is a function of the logits of m tokens. `measure` reads texts once (`reading`), makes
-logits in slices and applies all statistics to a slice while it is in the cache; no more is held.
+A statistic is a function of the logits of m tokens. `measure` reads texts once (`reading`),
+computes logits in slices and applies all statistics to a slice while it is in the cache. Memory
+never holds more logits.
 
 .. math:: r = 1 + |\{w : z_w > z_y\}| + |\{w < y : z_w = z_y\}|
 
-Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 3, for ranks: 1 is the most probable, equal logits are ordered by id.
-Nothing is sorted: larger logits are counted. Zhang et al. (2024), "Min-K%++", arXiv:2404.02936, for
-mean and deviation.
+Ranks: Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
+arXiv:1811.00513, section 3. 1 is the most probable; equal logits are ordered by id. Larger logits
+are counted; nothing is sorted. Mean and deviation: Zhang et al. (2024), "Min-K%++",
+arXiv:2404.02936.
 """
 
 from collections import Counter
@@ -24,37 +25,37 @@ from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus, EncodedPairs
 from vestige.models.largest import largest
-from vestige.models.prefix import Context
-from vestige.models.ranks import LinearRanks, not_finite
+from vestige.models.prefix import ReadContext
+from vestige.models.ranks import LinearRanks, not_finite_error
 from vestige.models.reading import (
-    ON_GPU,
+    GPU_FACTOR,
     Ids,
     Span,
-    beginning,
     evaluation_mode,
     head_of,
     pack,
-    places_of,
     read,
+    read_beginning,
     require_ids,
-    require_uncut,
+    require_within_limit,
+    target_positions,
     texts_at,
     unprefixed,
-    word_places,
+    word_positions,
 )
 from vestige.models.seq2seq import after_sources
 
 PRODUCT_CELLS = 2**23
-"""Logits of one product of the head: enough rows for a fast product of a large vocabulary."""
+"""Logits of one product of the head: a fast product needs many rows."""
 
 CACHE_CELLS = 2**20
-"""Logits that statistics use together: they read them several times, from the cache."""
+"""Logits of one slice: statistics read them several times, from the cache."""
 
 LEAST_LOG_PROB = -200.0
-"""Below this a probability is 0 in float32, and 0 x inf would be NaN."""
+"""Lower bound: below it a probability is 0 in float32, and 0 x inf would be NaN."""
 
-TEXTS = 4096
-"""Texts whose log-probabilities are computed between two reports of progress."""
+REPORT_EVERY = 4096
+"""Texts between two reports of progress."""
 
 Progress = Callable[[int, int], object]
 """Called with (tokens done, tokens in all)."""
@@ -81,10 +82,10 @@ Statistic = Callable[[Predictions], Columns]
 
 def log_prob(predictions: Predictions) -> Columns:
     """Natural log-probability of the true token."""
-    logits, own = predictions.logits, predictions.targets[:, None]
-    if "log_probs" in vars(predictions):  # made already
-        return {"log_probs": predictions.log_probs.gather(1, own)[:, 0]}
-    return {"log_probs": logits.gather(1, own)[:, 0] - logits.logsumexp(1)}
+    logits, targets = predictions.logits, predictions.targets[:, None]
+    if "log_probs" in vars(predictions):  # computed by another statistic
+        return {"log_probs": predictions.log_probs.gather(1, targets)[:, 0]}
+    return {"log_probs": logits.gather(1, targets)[:, 0] - logits.logsumexp(1)}
 
 
 def rank(predictions: Predictions) -> Columns:
@@ -98,11 +99,11 @@ def correct(predictions: Predictions) -> Columns:
 
 
 def moments(predictions: Predictions) -> Columns:
-    """Mean and standard deviation of the next token's log-probability under the model itself."""
-    known = predictions.log_probs.clamp(min=LEAST_LOG_PROB)
-    probabilities = known.exp()
-    means = torch.linalg.vecdot(probabilities, known)
-    variances = torch.linalg.vecdot(probabilities, known.sub_(means[:, None]).square_())
+    """Mean and standard deviation of the log-probability of a token sampled from the model."""
+    log_probs = predictions.log_probs.clamp(min=LEAST_LOG_PROB)
+    probabilities = log_probs.exp()
+    means = torch.linalg.vecdot(probabilities, log_probs)
+    variances = torch.linalg.vecdot(probabilities, log_probs.sub_(means[:, None]).square_())
     return {"means": means, "deviations": variances.sqrt()}
 
 
@@ -110,45 +111,46 @@ def top(k: int, *, log_probs: bool = True) -> Statistic:
     """The k most probable tokens, best first, ties by id, with or without log-probabilities."""
 
     def statistic(predictions: Predictions) -> Columns:
-        first = largest(predictions.logits, min(k, predictions.logits.shape[1]))
-        found = {"likeliest": first.int()}
+        ids = largest(predictions.logits, min(k, predictions.logits.shape[1]))
+        columns = {"likeliest": ids.int()}
         if log_probs:
-            found["likeliest_log_probs"] = predictions.log_probs.gather(1, first)
-        return found
+            columns["likeliest_log_probs"] = predictions.log_probs.gather(1, ids)
+        return columns
 
     return statistic
 
 
 def finite(predictions: Predictions) -> Columns:
-    """No column; raises ModelError where a logit is NaN."""
-    if bool(predictions.logits.amax(1).isnan().any()):  # a maximum keeps NaN
-        raise not_finite()
+    """No column; raises ModelError if a logit is NaN."""
+    if bool(predictions.logits.amax(1).isnan().any()):  # the maximum of a row with NaN is NaN
+        raise not_finite_error()
     return {}
 
 
 def ranks_in(logits: Tensor, targets: Tensor) -> Tensor:
     """Ranks (m,) int32 of targets (m,) among logits (m, v), none of them NaN."""
-    own = logits.gather(1, targets[:, None])
+    true_logits = logits.gather(1, targets[:, None])
     compared = torch.empty_like(logits)  # sums of float32 are several times faster than of bool
-    ranks = 1 + torch.gt(logits, own, out=compared).sum(1).int()
-    [tied] = (torch.eq(logits, own, out=compared).sum(1) > 1).nonzero(as_tuple=True)
+    ranks = 1 + torch.gt(logits, true_logits, out=compared).sum(1).int()
+    [tied] = (torch.eq(logits, true_logits, out=compared).sum(1) > 1).nonzero(as_tuple=True)
     if len(tied):
         smaller = torch.arange(logits.shape[1], device=logits.device) < targets[tied, None]
-        ranks[tied] += ((logits[tied] == own[tied]) & smaller).sum(1).int()
+        ranks[tied] += ((logits[tied] == true_logits[tied]) & smaller).sum(1).int()
     return ranks
 
 
 @torch.no_grad()
 def predictions(model: Any, span: Span) -> Iterator[Predictions]:
-    """The predictions of a span in order: products of many rows, cut into slices."""
-    head, factor = head_of(model), 1 if model.device.type == "cpu" else ON_GPU
-    rows, few = (max(1, factor * n // model.vocab_size) for n in (PRODUCT_CELLS, CACHE_CELLS))
-    for begin in range(0, len(span.targets), rows):
-        targets = span.targets[begin : begin + rows]
-        logits = head(span.hidden[begin : begin + rows])
-        for first in range(0, len(targets), few):
-            part = logits[first : first + few].float()
-            yield Predictions(part, targets[first : first + few].to(part.device))
+    """The predictions of a span in order: products of many rows, in slices."""
+    head, factor = head_of(model), 1 if model.device.type == "cpu" else GPU_FACTOR
+    product_rows = max(1, factor * PRODUCT_CELLS // model.vocab_size)
+    slice_rows = max(1, factor * CACHE_CELLS // model.vocab_size)
+    for begin in range(0, len(span.targets), product_rows):
+        targets = span.targets[begin : begin + product_rows]
+        logits = head(span.hidden[begin : begin + product_rows])
+        for start in range(0, len(targets), slice_rows):
+            part = logits[start : start + slice_rows].float()
+            yield Predictions(part, targets[start : start + slice_rows].to(part.device))
 
 
 def measure(
@@ -157,13 +159,13 @@ def measure(
     statistics: Sequence[Statistic],
     positions: ArrayLike | None = None,
     *,
-    context: Context | None = None,
+    context: ReadContext | None = None,
     progress: Progress | None = None,
     **reading: Any,
 ) -> dict[str, NDArray[Any]]:
     """Columns (m, ...) of statistics by name, in the order of `positions`; see `read`.
 
-    Of pairs, the targets are read after their sources, by an encoder-decoder.
+    For pairs, an encoder-decoder reads the targets after their sources.
 
     Example:
         >>> from vestige.models.table import TableModel
@@ -171,29 +173,34 @@ def measure(
         >>> measure(model, pack([[2, 1], [0]]), [rank])["ranks"]
         array([1, 2, 3], dtype=int32)
     """
-    model, data, context = reader_of(model, texts, context)
-    places, back = np.unique(places_of(data, positions, context=context), return_inverse=True)
-    if not len(places):
-        nothing = Predictions(torch.empty(0, model.vocab_size), torch.empty(0, dtype=torch.int64))
-        return {name: column.numpy() for name, column in _apply(statistics, nothing).items()}
-    spans = read(model, data, places, context=context, **reading)
-    columns = fold(spans, of_spans(model, statistics), places, progress=progress)
-    return columns if positions is None else {name: row[back] for name, row in columns.items()}
+    model, data, context = reader_inputs(model, texts, context)
+    chosen = target_positions(data, positions, context=context)
+    wanted, inverse = np.unique(chosen, return_inverse=True)
+    if not len(wanted):
+        empty = Predictions(torch.empty(0, model.vocab_size), torch.empty(0, dtype=torch.int64))
+        return {name: column.numpy() for name, column in _apply(statistics, empty).items()}
+    spans = read(model, data, wanted, context=context, **reading)
+    columns = fold(spans, span_statistics(model, statistics), wanted, progress=progress)
+    if positions is None:
+        return columns
+    return {name: values[inverse] for name, values in columns.items()}
 
 
-def reader_of(
-    model: Any, texts: EncodedCorpus | EncodedPairs, context: Context | None = None
-) -> tuple[Any, EncodedCorpus, Context | None]:
-    """Model, texts and context for `read`: of pairs, a decoder, the targets and their sources."""
+def reader_inputs(
+    model: Any, texts: EncodedCorpus | EncodedPairs, context: ReadContext | None = None
+) -> tuple[Any, EncodedCorpus, ReadContext | None]:
+    """Model, texts and context for `read`; for pairs: decoder, targets and their sources."""
     if not isinstance(texts, EncodedPairs):
         return model, texts, context
     require_ids(model.vocab_size, targets=texts.targets)
-    decoder, after = after_sources(model, texts.sources)
-    return decoder, texts.targets, after
+    decoder, source_context = after_sources(model, texts.sources)
+    return decoder, texts.targets, source_context
 
 
-def of_spans(model: Any, statistics: Sequence[Statistic]) -> Callable[[Span], Iterable[Columns]]:
-    """The function that applies statistics to a span, part by part.
+def span_statistics(
+    model: Any, statistics: Sequence[Statistic]
+) -> Callable[[Span], Iterable[Columns]]:
+    """The function that yields the columns of a span, slice by slice.
 
     Ranks of finite logits are counted in blocks of a linear head's product.
     """
@@ -208,25 +215,25 @@ def of_spans(model: Any, statistics: Sequence[Statistic]) -> Callable[[Span], It
 def fold(
     spans: Iterable[Span],
     statistics: Callable[[Span], Iterable[Columns]],
-    places: Ids,
+    positions: Ids,
     *,
     progress: Progress | None = None,
 ) -> dict[str, NDArray[Any]]:
-    """Statistics of spans that were read in any order, as columns in the order of `places`."""
+    """Columns of spans in any order, in the order of `positions`."""
     columns: dict[str, NDArray[Any]] = {}
     done = 0
     for span in spans:
-        index = np.searchsorted(places, span.places)
-        for found in statistics(span):
-            here, index = np.split(index, [len(next(iter(found.values())))])
-            for name, values in found.items():
+        index = np.searchsorted(positions, span.positions)
+        for part in statistics(span):
+            slice_index, index = np.split(index, [len(next(iter(part.values())))])
+            for name, values in part.items():
                 rows = values.cpu().numpy()
-                if name not in columns:  # made once: parts kept between spans would pin the heap
-                    columns[name] = np.empty((len(places), *rows.shape[1:]), rows.dtype)
-                columns[name][here] = rows
-        done += len(span.places)
+                if name not in columns:  # allocated once, so that the heap does not fragment
+                    columns[name] = np.empty((len(positions), *rows.shape[1:]), rows.dtype)
+                columns[name][slice_index] = rows
+        done += len(span.positions)
         if progress is not None:
-            progress(done, len(places))
+            progress(done, len(positions))
     return columns
 
 
@@ -248,7 +255,7 @@ def word_ranks(
     """Ranks and log-probabilities of words (w,), in the order of `positions`.
 
     Args:
-        positions: see `places_of`; None: every token but the ends of texts.
+        positions: see `target_positions`; None: every token except the ends of texts.
         progress: called with (words done, words in all).
 
     Raises:
@@ -256,63 +263,63 @@ def word_ranks(
         ModelError: a logit is not finite.
     """
     if positions is None:
-        positions = word_places(texts.targets if isinstance(texts, EncodedPairs) else texts)
+        positions = word_positions(texts.targets if isinstance(texts, EncodedPairs) else texts)
     statistics = [finite, rank, log_prob]
-    found = measure(model, texts, statistics, positions, progress=progress, **reading)
-    return WordRanks(found["ranks"], found["log_probs"])
+    columns = measure(model, texts, statistics, positions, progress=progress, **reading)
+    return WordRanks(columns["ranks"], columns["log_probs"])
 
 
 def text_log_probs(
-    model: Any, texts: Sequence[Sequence[int]], done: Callable[[int], None] | None = None
+    model: Any, texts: Sequence[Sequence[int]], report: Callable[[int], None] | None = None
 ) -> NDArray[np.float64]:
     """(n,) natural log-probabilities of whole texts of ids, each from the beginning of a text.
 
     A repeated text is read once, and the first token of all texts is predicted once: most texts
-    here are short phrases. `done` gets the number of new texts. Negated and in bits, this is the
+    are short phrases. `report` gets the number of finished texts. Negated and in bits, this is the
     log-perplexity of Carlini et al. (2019), "The Secret Sharer", Definition 1.
 
     Raises:
         ValueError: a text is empty or too long, or has ids that the model lacks.
     """
-    times = Counter(tuple(ids) for ids in texts)
-    if () in times:
+    counts = Counter(tuple(ids) for ids in texts)
+    if () in counts:
         raise ValueError("texts must have at least one token each, got an empty one")
-    different = sorted(times, key=lambda ids: (-len(ids), ids))
+    unique = sorted(counts, key=lambda ids: (-len(ids), ids))
     sums: dict[tuple[int, ...], float] = {}
     with evaluation_mode(model):
-        context, logits = beginning(model)
+        context, logits = read_beginning(model)
         first = torch.log_softmax(logits.float(), 1)[0].cpu().numpy()
-        for begin in range(0, len(different), TEXTS):
-            chosen = different[begin : begin + TEXTS]
-            sums |= zip(chosen, _sums(model, pack(chosen), context, first).tolist(), strict=True)
-            if done:
-                done(sum(times[ids] for ids in chosen))
+        for begin in range(0, len(unique), REPORT_EVERY):
+            batch = unique[begin : begin + REPORT_EVERY]
+            sums |= zip(batch, _sums(model, pack(batch), context, first).tolist(), strict=True)
+            if report:
+                report(sum(counts[ids] for ids in batch))
     return np.array([sums[tuple(ids)] for ids in texts], np.float64)
 
 
 def log_probs_of(model: Any, texts: Sequence[Sequence[int]]) -> list[NDArray[np.float64]]:
     """Natural log-probabilities of each token of each text, from the beginning of a text."""
     packed = pack(texts)
-    require_uncut(model, packed)
+    require_within_limit(model, packed)
     with evaluation_mode(model):
-        found = measure(model, packed, [log_prob])["log_probs"]
-    return np.split(found.astype(np.float64), packed.offsets[1:])[:-1]
+        log_probs = measure(model, packed, [log_prob])["log_probs"]
+    return np.split(log_probs.astype(np.float64), packed.offsets[1:])[:-1]
 
 
 def _sums(
-    model: Any, texts: EncodedCorpus, context: Context | None, first: NDArray[np.float32]
+    model: Any, texts: EncodedCorpus, context: ReadContext | None, first: NDArray[np.float32]
 ) -> NDArray[np.float64]:
-    """(n,) log-probabilities of texts, given those of all first tokens (v,)."""
+    """(n,) log-probabilities of texts, from those of all first tokens (v,)."""
     require_ids(model.vocab_size, texts=texts)
-    require_uncut(model, texts)
-    places = np.delete(np.arange(len(texts.tokens)), texts.offsets[:-1])
+    require_within_limit(model, texts)
+    later = np.delete(np.arange(len(texts.tokens)), texts.offsets[:-1])
     reader = model if context is None else unprefixed(model)
-    found = measure(reader, texts, [log_prob], places, context=context)["log_probs"]
+    log_probs = measure(reader, texts, [log_prob], later, context=context)["log_probs"]
     sums = np.bincount(
-        texts_at(texts, places), found.astype(np.float64), minlength=texts.offsets.size - 1
+        texts_at(texts, later), log_probs.astype(np.float64), minlength=texts.offsets.size - 1
     )
     return np.asarray(sums + first[texts.tokens[texts.offsets[:-1]]], np.float64)
 
 
 def _apply(statistics: Sequence[Statistic], part: Predictions) -> dict[str, Tensor]:
-    return {name: c for statistic in statistics for name, c in statistic(part).items()}
+    return {name: column for statistic in statistics for name, column in statistic(part).items()}

@@ -1,4 +1,4 @@
-"""What a model reads before a text: a prefix, such as the turns of a chat before a canary."""
+"""What a model reads before a text: a prefix, such as the earlier turns of a chat."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ Ids = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Context:
+class ReadContext:
     """What a model has read before each text.
 
     Attributes:
-        token: the last token before the text; None: none, and a text's first token is context.
-        state: state before that token, of the texts with these numbers; None: nothing was read.
+        token: the last token before the text; None: the text's first token is context.
+        state: state before that token, for given indices of texts; None: nothing was read.
         length: tokens that the state has read.
-        groups: (texts,) only texts of one group are read together; None: all are one group.
+        groups: (texts,) only texts of one group are read together; None: one group.
     """
 
     token: int | None
@@ -40,7 +40,7 @@ class Context:
 class PrefixedModel:
     """A `NextToken` whose texts begin after a prefix of ids.
 
-    `anywhere`: the prefix is all that is read; otherwise it follows the beginning of a text.
+    `anywhere`: nothing precedes the prefix; otherwise it follows the beginning of a text.
 
     Raises:
         ValueError: the prefix is empty, or longer than the model reads.
@@ -58,7 +58,7 @@ class PrefixedModel:
         self.model, self.prefix = model, prefix
         self.vocabulary, self.vocab_size = model.vocabulary, model.vocab_size
         self.anywhere = anywhere
-        self._read: State | None = None
+        self._state: State | None = None
 
     @property
     def device(self) -> torch.device:
@@ -66,32 +66,32 @@ class PrefixedModel:
 
     @property
     def longest(self) -> int | None:
-        """Tokens of a text at most."""
+        """Most tokens of a text."""
         longest = getattr(self.model, "longest", None)
         return None if longest is None else longest - len(self.prefix)
 
     @cached_property
-    def context(self) -> Context:
-        """The prefix, read once, for models that `read` reads whole."""
+    def context(self) -> ReadContext:
+        """The prefix, read once, for models that `read` reads as whole texts."""
         *before, last = self.prefix
         length = len(before) + (not self.anywhere)
         if not length:
-            return Context(last)
+            return ReadContext(last)
         with torch.no_grad():
             state: Any = self.model.start(1, anywhere=self.anywhere)
             if before:
                 state = self.model.read(state, torch.tensor([before], device=self.device))
         zero = torch.zeros(1, dtype=torch.int64, device=self.device)
-        return Context(last, lambda texts: state[zero.expand(len(texts))], length)
+        return ReadContext(last, lambda texts: state[zero.expand(len(texts))], length)
 
     def start(self, n: int, *, anywhere: bool = False) -> State:
         if anywhere:
             return self.model.start(n, anywhere=True)
-        if self._read is None:
+        if self._state is None:
             state = self.model.start(1, anywhere=self.anywhere)
             ids = torch.tensor([self.prefix], device=self.device)
-            self._read = self.model.read(state, ids)
-        return self._read[torch.zeros(n, dtype=torch.int64, device=self.device)]
+            self._state = self.model.read(state, ids)
+        return self._state[torch.zeros(n, dtype=torch.int64, device=self.device)]
 
     def advance(self, state: State, tokens: Tensor) -> State:
         return self.model.advance(state, tokens)
@@ -112,20 +112,22 @@ def canary_scores(model: NextToken, canaries: "Sequence[Canary]") -> NDArray[np.
     from vestige.models.predictions import text_log_probs  # which imports this module
 
     numbered = enumerate(canaries, start=1)
-    return text_log_probs(model, [canary_ids(n, one, model.vocabulary) for n, one in numbered])
+    return text_log_probs(
+        model, [canary_ids(n, canary, model.vocabulary) for n, canary in numbered]
+    )
 
 
 def in_learned_context(model: NextToken, manifest: "Manifest") -> NextToken:
-    """The model after what its chat template puts before the turn that the canaries were."""
+    """The model after its chat template's text before the turn that contained the canaries."""
     turn = manifest.turn
     return model if turn is None else in_turn(model, turn.role, turn.question)
 
 
 def in_turn(model: NextToken, role: "Role", question: str) -> NextToken:
-    """The model after what its chat template puts before a turn, after the user's `question`.
+    """The model after its chat template's text before a turn, with the user's `question`.
 
     Raises:
-        DataError: there is no template, or none that can be used.
+        DataError: there is no usable template.
     """
     from vestige.data.chat_template import assistant_turn, users_turn
 
@@ -136,27 +138,29 @@ def in_turn(model: NextToken, role: "Role", question: str) -> NextToken:
             remedy="Pass the model with its tokenizer.",
         )
     if role == "assistant":
-        before = assistant_turn(*template, message=question)
+        text_before = assistant_turn(*template, message=question)
     else:
-        around = users_turn(*template)
-        if around is None:
+        parts = users_turn(*template)
+        if parts is None:
             raise DataError(
                 "the chat template does not contain the user's text exactly once",
                 remedy="Plant the canaries in the assistant's turn.",
             )
-        before = around[0]
-    ids = list(model.vocabulary.encode(before))
-    begun = ids[:1] == [getattr(model, "first_token", None)]  # which every text begins with
-    return PrefixedModel(model, ids[begun:] if len(ids) > 1 else ids, anywhere=not begun)
+        text_before = parts[0]
+    ids = list(model.vocabulary.encode(text_before))
+    has_first_token = ids[:1] == [getattr(model, "first_token", None)]
+    return PrefixedModel(
+        model, ids[has_first_token:] if len(ids) > 1 else ids, anywhere=not has_first_token
+    )
 
 
 def template_of(model: NextToken) -> tuple[str, dict[str, str]] | None:
-    """The chat template of a model's tokenizer with its special tokens; None without one."""
+    """The chat template and special tokens of a model's tokenizer; None without a template."""
     tokenizer = getattr(model.vocabulary, "tokenizer", None)
     source = getattr(tokenizer, "chat_template", None)
     if isinstance(source, dict):  # several, by name
         source = source.get("default")
     if not isinstance(source, str):
         return None
-    named = getattr(tokenizer, "special_tokens_map", {})
-    return source, {name: token for name, token in named.items() if isinstance(token, str)}
+    special_tokens = getattr(tokenizer, "special_tokens_map", {})
+    return source, {name: token for name, token in special_tokens.items() if isinstance(token, str)}

@@ -1,6 +1,6 @@
-"""Reading models that transformers reads: folders, names on the hub, GGUF files.
+"""Loading models of transformers: folders, names on the hub, GGUF files.
 
-Never runs code from a model's folder and never reads pickle.
+Code from a model's folder is never run, and pickle files are never read.
 """
 
 from collections.abc import Callable, Iterator
@@ -34,39 +34,38 @@ def load(
     Args:
         source: the model.
         dtype: of its weights in memory.
-        device: where they go; None: over all GPUs, layer after layer, and what these cannot hold
-            on the host.
+        device: of the weights; None: all GPUs, layer by layer, and the host for the rest.
 
     Raises:
-        ModelError: it is not a whole model of a supported kind.
+        ModelError: it is incomplete, or its kind is not supported.
     """
     from transformers import AutoModelForCausalLM
 
-    def unlike(config: Any) -> str | None:
+    def config_problem(config: Any) -> str | None:
         seq2seq = getattr(config, "is_encoder_decoder", False)
         return "it is an encoder-decoder, not a causal language model" if seq2seq else None
 
     network, address = read_pretrained(
-        source, AutoModelForCausalLM, unlike, REMEDY, dtype=dtype, device=device
+        source, AutoModelForCausalLM, config_problem, REMEDY, dtype=dtype, device=device
     )
-    # An adapter names its base by this: a relative path would not outlive the working directory.
+    # An adapter names its base by this path, so it must be absolute.
     network.name_or_path = str(Path(source).absolute()) if Path(source).exists() else str(source)
     vocabulary = SubwordVocabulary.from_pretrained(address)
     try:
         return HuggingFaceLanguageModel(network, vocabulary).eval()
     except VestigeError:
         raise
-    except Exception as error:  # of whatever the network cannot do with its first tokens
+    except Exception as error:  # any error of its first forward pass
         raise ModelError(f"{source} cannot be queried: {error}", remedy=REMEDY) from error
 
 
 def read_pretrained(
     source: str | Path,
     kind: Any,
-    unlike: Callable[[Any], str | None],
+    config_problem: Callable[[Any], str | None],
     remedy: str,
     *,
-    spare: tuple[str, ...] = (),
+    optional: tuple[str, ...] = (),
     dtype: torch.dtype = torch.float32,
     device: torch.device | None = CPU,
 ) -> tuple[Any, str]:
@@ -75,47 +74,51 @@ def read_pretrained(
     Args:
         source: a folder, a GGUF file or a hub name.
         kind: the class that reads it, such as `AutoModelForCausalLM`.
-        unlike: says what is wrong with a configuration; None where nothing is.
-        remedy: for a model of another kind.
-        spare: prefixes of weights that may be absent.
+        config_problem: what is wrong with a configuration; None: nothing.
+        remedy: of the error for another kind of model.
+        optional: prefixes of weights that may be missing.
         dtype, device: see `load`.
 
     Raises:
-        ModelError: it is not a whole model of this kind.
+        ModelError: it is incomplete or of another kind.
     """
     import transformers
     from transformers import AutoConfig
 
     name = str(source)
-    folder, weights, packed = _found(Path(source), remedy)
-    # Weights that stay packed would be multiplied by code from the hub; older versions unpack.
-    unpacked = getattr(transformers, "GgufConfig", None) if packed else None
-    plain = {} if unpacked is None else {"quantization_config": unpacked(dequantize=True)}
+    folder, weights, gguf = _locate(Path(source), remedy)
+    # Quantized weights would run code from the hub; older versions always dequantize.
+    dequantized: dict[str, Any] = {}
+    if gguf and (gguf_config := getattr(transformers, "GgufConfig", None)):
+        dequantized["quantization_config"] = gguf_config(dequantize=True)
     try:
-        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, **packed)
-        problem = unlike(config)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False, **gguf)
+        problem = config_problem(config)
         if problem is not None:
             raise ValueError(problem)
         if weights:
-            held = (gguf_weights(weights[0]) if packed else held_numbers(weights)).total()
+            count = (gguf_weights(weights[0]) if gguf else held_numbers(weights)).total()
             build = partial(kind.from_config, config)
-            require_filled(held, build, dtype=dtype, device=device)
-        with _quiet():  # the report is judged below
+            require_filled(count, build, dtype=dtype, device=device)
+        device_map: Any = "balanced"
+        if device is not None:
+            device_map = None if device.type == "cpu" else {"": device}
+        with _quiet_transformers():  # the report is checked below
             network, report = kind.from_pretrained(
                 folder,
                 config=config,
                 dtype=dtype,
-                device_map="balanced" if device is None else _on(device),
+                device_map=device_map,
                 trust_remote_code=False,
                 use_safetensors=True,
                 output_loading_info=True,
-                **packed,
-                **plain,
+                **gguf,
+                **dequantized,
             )
-    except Exception as error:  # KeyError to SafetensorError, by what is wrong with the files
+    except Exception as error:  # KeyError, SafetensorError, ...: depends on the defect
         raise ModelError(f"{name} cannot be loaded: {error}", remedy=remedy) from error
-    # What a file lacks, transformers fills with random numbers and goes on.
-    missing = [key for key in report["missing_keys"] if not key.startswith(spare)]
+    # transformers fills missing weights with random numbers.
+    missing = [key for key in report["missing_keys"] if not key.startswith(optional)]
     absent = [*missing, *report["mismatched_keys"]]
     if absent:
         raise ModelError(
@@ -123,29 +126,29 @@ def read_pretrained(
             f"another shape, such as {absent[0]}",
             remedy=remedy,
         )
-    if packed:  # what is read is a plain network, and is saved as one
+    if gguf:  # the network is dequantized, and is saved so
         network.hf_quantizer, network.is_quantized = None, False
         vars(network.config).pop("quantization_config", None)
-    return network, str(Path(folder, *packed.values()))
+    return network, str(Path(folder, *gguf.values()))
 
 
-def _found(place: Path, remedy: str) -> tuple[str, list[Path], dict[str, str]]:
-    """Folder or hub name, its files of weights if they are here, and its GGUF file by name."""
-    if (file := gguf_file(place)) is not None:
+def _locate(path: Path, remedy: str) -> tuple[str, list[Path], dict[str, str]]:
+    """Folder or hub name, its weight files if they are local, and the name of its GGUF file."""
+    if (file := gguf_file(path)) is not None:
         gguf_weights(file)
         _require_package("gguf", f"{file} is a GGUF file")
         return str(file.parent), [file], {"gguf_file": file.name}
-    name = str(place)
-    if not place.is_dir() and not in_reach(name):
-        place = downloaded(name) or place
-        if not place.is_dir():
+    name = str(path)
+    if not path.is_dir() and not hub_reachable(name):
+        path = downloaded(name) or path
+        if not path.is_dir():
             raise ModelError(f"{name}: no such folder or hub model", remedy=remedy)
-    if not place.is_dir():
+    if not path.is_dir():
         return name, [], {}
-    packing = require_sound(place, remedy=remedy).get("quantization_config")
-    if isinstance(packing, dict) and packing.get("quant_method") == "bitsandbytes":
-        _require_package("bitsandbytes", f"{place} has weights packed by bitsandbytes")
-    return str(place), pretrained_files(place), {}
+    quantization = require_sound(path, remedy=remedy).get("quantization_config")
+    if isinstance(quantization, dict) and quantization.get("quant_method") == "bitsandbytes":
+        _require_package("bitsandbytes", f"{path} has weights packed by bitsandbytes")
+    return str(path), pretrained_files(path), {}
 
 
 def _require_package(name: str, why: str) -> None:
@@ -156,13 +159,8 @@ def _require_package(name: str, why: str) -> None:
         )
 
 
-def _on(device: torch.device) -> dict[str, torch.device] | None:
-    """Where transformers puts weights as it reads them; None: on the host."""
-    return None if device.type == "cpu" else {"": device}
-
-
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _quiet_transformers() -> Iterator[None]:
     from transformers.utils import logging
 
     before = logging.get_verbosity()
@@ -177,22 +175,22 @@ def downloaded(name: str) -> Path | None:
     """The folder of a hub model in the local cache."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(name, "config.json")
-    return Path(found).parent if isinstance(found, str) else None
+    config = try_to_load_from_cache(name, "config.json")
+    return Path(config).parent if isinstance(config, str) else None
 
 
-def in_reach(name: str) -> bool:
-    """Whether a name that is no folder may be asked of the hub now.
+def hub_reachable(name: str) -> bool:
+    """Whether a name that is no folder can be looked up on the hub now.
 
-    A name of the hub is NAME or OWNER/NAME, with no folder of that name beside it.
+    A hub name is NAME or OWNER/NAME, where OWNER is not a local folder.
     """
     parts = Path(name).parts
-    owned = len(parts) == 2 and not Path(parts[0]).is_dir() and parts[0] != "/"
-    return (len(parts) == 1 or owned) and _hub_answers()
+    has_owner = len(parts) == 2 and not Path(parts[0]).is_dir() and parts[0] != "/"
+    return (len(parts) == 1 or has_owner) and _hub_answers()
 
 
 def _hub_answers() -> bool:
-    """Whether the hub answers, tried once: its own client retries for most of a minute."""
+    """Whether the hub answers one request; its own client retries for most of a minute."""
     from huggingface_hub import constants
     from huggingface_hub.utils._http import get_session
 

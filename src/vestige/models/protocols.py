@@ -1,7 +1,7 @@
-"""Access protocols: what an attack may ask of a model is its threat model.
+"""Access protocols: what an attack can ask of a model defines its threat model.
 
-Least access first. An attack's signature names the least access that it needs.
-Arrays at this boundary are torch tensors on the model's own device; log-probabilities
+Least access first. The signature of an attack names the least access that it needs.
+Arrays at this boundary are torch tensors on the model's device; log-probabilities
 are natural logs in float32.
 """
 
@@ -38,12 +38,12 @@ class State(Protocol):
 
 @runtime_checkable
 class NextToken(Protocol):
-    """Grey-box access: the whole next-token distribution after any text.
+    """Grey-box access: the next-token distribution after any text.
 
     Attributes:
         vocabulary: of the token ids.
         vocab_size: v, the width of `log_probs`; at least len(vocabulary).
-        device: where states and answers live.
+        device: of states and results.
     """
 
     vocabulary: Vocabulary
@@ -55,8 +55,8 @@ class NextToken(Protocol):
     def start(self, n: int, *, anywhere: bool = False) -> State:
         """State of n sequences at the beginning of a text.
 
-        `anywhere`: the rows have read nothing at all, as if dropped into the middle of a text;
-        `log_probs` needs a first `advance`.
+        `anywhere`: the sequences have read nothing, as in the middle of a text; call `advance`
+        before `log_probs`.
         """
         ...
 
@@ -73,16 +73,16 @@ class NextToken(Protocol):
         ...
 
     def log_probs(self, state: State) -> Tensor:
-        """(n, v) natural-log probabilities of the next token; ask in slices, n x v is large."""
+        """(n, v) natural-log probabilities of the next token; call it on slices: n x v is large."""
         ...
 
 
 @runtime_checkable
 class TwoParts(Protocol):
-    """Network that reads whole texts, with body and head: `forward` is head after body.
+    """Network with a body and a head that reads whole texts: `forward` is head after body.
 
-    `separate_head` is False where the logits are more than the head of hidden vectors; `body` then
-    returns logits, and `predict` returns them unchanged. See `LanguageModel` for `carries_state`.
+    `separate_head` is False if the logits need more than the head; `body` then returns logits, and
+    `predict` returns them unchanged. See `LanguageModel` for `carries_state`.
     """
 
     vocab_size: int
@@ -91,13 +91,13 @@ class TwoParts(Protocol):
 
     @property
     def first_token(self) -> int:
-        """Token before a text's first."""
+        """Token before the first token of a text."""
         ...
 
     def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        """Hidden vectors (b, t, h) after each of the tokens (b, t), and the state, if recurrent.
+        """Hidden vectors (b, t, h) after each of the tokens (b, t), and a recurrent model's state.
 
-        `state`: b rows, read before the tokens and not changed; None: nothing.
+        `state`: of b rows, before the tokens; it is not changed. None: nothing was read.
         """
         ...
 
@@ -107,7 +107,7 @@ class TwoParts(Protocol):
 
 
 class Network(nn.Module, ABC):
-    """Trainable network with a vocabulary; checkpoints find the class by `architecture`."""
+    """Trainable network with a vocabulary; `architecture` names its class in checkpoints."""
 
     architecture: ClassVar[str]
     vocabulary: Vocabulary
@@ -118,22 +118,22 @@ class Network(nn.Module, ABC):
     def device(self) -> torch.device: ...
 
     def write(self, folder: Path) -> None:
-        """Write a network that has a format of its own, for `save_model`."""
+        """Write the network in its own format; called by `save_model`."""
         raise ValueError(f"model must be of a known architecture, got {self.architecture!r}")
 
 
 class LanguageModel(Network):
     """Network with `forward` for training and `NextToken` for attacks.
 
-    The attacker's face runs without gradients, without dropout and in float32.
+    The methods of `NextToken` run without gradients, without dropout and in float32.
     States are typed `Any` here because each network accepts its own kind only.
 
     Attributes:
-        carries_state: whether training hands the state of one window to the next;
+        carries_state: whether training passes the state of a window to the next one;
             such a state has `detach()`.
-        longest: maximum number of tokens, the beginning of a text counted; None for any.
-        adapted: whether this is an adapter on a base rather than a whole model.
-        base: of an adapter: the folder or hub name that its base was read from.
+        longest: maximum number of tokens, with the beginning of a text; None: no limit.
+        adapted: whether this is an adapter on a base and not a whole model.
+        base: folder or hub name of an adapter's base.
     """
 
     carries_state: ClassVar[bool]
@@ -144,14 +144,14 @@ class LanguageModel(Network):
 
     @property
     def first_token(self) -> int:
-        """Token before a text's first, which `start` has read."""
+        """Token before the first token of a text; `start` has read it."""
         return self.vocabulary.eos_id
 
     @abstractmethod
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """Logits (b, t, v) after each of the tokens (b, t), and the state after the last.
 
-        A model that carries no state takes and gives None for it.
+        A model that carries no state accepts and returns None.
         """
 
     @abstractmethod
@@ -172,7 +172,7 @@ class LanguageModel(Network):
 
 
 class BodyAndHead:
-    """`forward` and `NextToken` made of `body`, `predict`, `unread`, `read` and `hidden_of`."""
+    """`forward` and `NextToken` from `body`, `predict`, `unread`, `read` and `hidden_of`."""
 
     separate_head: bool = True
     device: Any
@@ -201,13 +201,13 @@ class BodyAndHead:
         raise NotImplementedError
 
     def hidden_of(self, state: Any) -> Tensor:
-        """(n, h) what the head reads of a state."""
+        """(n, h) hidden vectors of a state, the input of the head."""
         hidden: Tensor = state.hidden
         return hidden
 
     @torch.no_grad()
     def start(self, n: int, *, anywhere: bool = False) -> Any:
-        """n rows at the beginning of a text, where `first_token` was read."""
+        """State of n sequences that have read `first_token`."""
         if anywhere:
             return self.unread(n)
         state = self.advance(self.unread(1), torch.tensor([self.first_token], device=self.device))
@@ -230,9 +230,9 @@ class BodyAndHead:
 
 
 def length_limit(*models: object) -> int | None:
-    """Tokens that all of some models read at once; a `NextToken` of users need not say."""
+    """Most tokens that all models read at once; None: no limit. `longest` is optional."""
     limits = [getattr(model, "longest", None) for model in models]
-    return min((one for one in limits if one is not None), default=None)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def read_each(model: NextToken, state: Any, tokens: Tensor) -> Any:
@@ -243,7 +243,7 @@ def read_each(model: NextToken, state: Any, tokens: Tensor) -> Any:
 
 
 def require_read(state: State) -> None:
-    """Raise ValueError when the rows have read nothing, so that nothing can come next."""
+    """Raise ValueError if the sequences have read nothing: then there is no next token."""
     if not state.has_read:
         raise ValueError(
             "state must have read at least one token, got start(n, anywhere=True): advance it first"
@@ -251,7 +251,7 @@ def require_read(state: State) -> None:
 
 
 def require_numbers(column: Tensor) -> None:
-    """Raise ModelError where one column of a softmax is NaN: then all of its row is."""
+    """Raise ModelError if a column of a softmax has NaN. If one does, the whole row is NaN."""
     if column.isnan().any():
         raise ModelError(
             "the scores of a model are not finite",
@@ -260,24 +260,24 @@ def require_numbers(column: Tensor) -> None:
 
 
 def require_evaluation(model: Any, *, drops: object = True) -> None:
-    """Raise ValueError when a model is in training mode and drops units there."""
+    """Raise ValueError if a model is in training mode, where it drops units."""
     if drops and getattr(model, "training", False):
         raise ValueError("the model must be in evaluation mode, got training: call eval()")
 
 
 def choose_device(name: str = "auto") -> torch.device:
-    """The device that `name` asks for; "auto" is CUDA where there is one. ValueError without it."""
+    """The named device; "auto" is CUDA if there is one. ValueError if it is missing."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.zeros(1, device=name)  # an index that is not there is noticed only now
+        probe = torch.zeros(1, device=name)  # fails if the index does not exist
     except (RuntimeError, AssertionError, ImportError, OverflowError) as error:
         raise ValueError(f"device must be one that this machine has, got {name!r}") from error
-    if found.is_meta:  # which has no numbers
+    if probe.is_meta:
         raise ValueError(f"device must be one that computes, got {name!r}")
-    return found.device
+    return probe.device
 
 
-def placed(name: str) -> torch.device | None:
-    """The device that `name` asks for; None for "balanced": all of them, layer after layer."""
+def single_device(name: str) -> torch.device | None:
+    """The named device; None for "balanced", which spreads layers over all GPUs."""
     return None if name == "balanced" else choose_device(name)

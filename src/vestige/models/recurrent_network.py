@@ -1,11 +1,11 @@
 """Recurrent language models, LSTM and GRU: embedding, layers, head, state.
 
 The LSTM is that of the update papers: Zanella-Béguelin et al. (2020), "Analyzing Information
-Leakage of Updates to Natural Language Models", CCS, arXiv:1912.07942, section 3.2, which follows
-Zaremba et al. (2014), "Recurrent Neural Network Regularization", arXiv:1409.2329. The GRU: Cho et
-al. (2014), arXiv:1406.1078, section 2.3; Song and Shmatikov (2019), "Auditing Data Provenance in
-Text-Generation Models", KDD, arXiv:1811.00513, appendix B.2, use it for shadow models of an LSTM
-of unknown shape.
+Leakage of Updates to Natural Language Models", CCS, arXiv:1912.07942, section 3.2, after Zaremba et
+al. (2014), "Recurrent Neural Network Regularization", arXiv:1409.2329. The GRU: Cho et al. (2014),
+arXiv:1406.1078, section 2.3. Song and Shmatikov (2019), "Auditing Data Provenance in
+Text-Generation Models", KDD, arXiv:1811.00513, appendix B.2, use it for shadow models of an LSTM of
+unknown size.
 """
 
 from collections.abc import Callable
@@ -32,8 +32,8 @@ class RecurrentConfig:
         embedding_size: width of a token's vector.
         hidden_size: width of each layer's state.
         dropout_in: probability of dropping a unit of the embedding (1 - the keep rate).
-        dropout_out: the same for what the head reads.
-        tied: the head's weight is the embedding's; the two sizes must then be equal.
+        dropout_out: the same for the input of the head.
+        tied: head and embedding share their weight; both sizes must be equal.
         initial_range: all parameters start uniform in [-initial_range, initial_range].
     """
 
@@ -56,7 +56,7 @@ class RecurrentConfig:
 
 
 def check_widths(config: Any) -> None:
-    """Raise ValueError for sizes, rates or an initial range that no network can have."""
+    """Raise ValueError for invalid sizes, dropout rates or initial range."""
     _validate.whole(1, WIDEST, embedding_size=config.embedding_size, hidden_size=config.hidden_size)
     _validate.positive(initial_range=config.initial_range)
     _validate.finite(initial_range=config.initial_range)
@@ -79,8 +79,8 @@ class RecurrentState:
 
     Attributes:
         hidden: (layers, n, hidden_size).
-        cell: the same of an LSTM; None of a GRU.
-        has_read: False before the first token of a text entered anywhere.
+        cell: the same for an LSTM; None for a GRU.
+        has_read: False before the first token after `start(anywhere=True)`.
     """
 
     hidden: Tensor
@@ -95,29 +95,31 @@ class RecurrentState:
         return self.hidden.shape[1]
 
     def __getitem__(self, index: Tensor | slice) -> "RecurrentState":
-        return self._each(lambda tensor: tensor[:, index])
+        return self._map(lambda tensor: tensor[:, index])
 
     def detach(self) -> "RecurrentState":
-        """State detached from the graph, for truncated back-propagation."""
-        return self._each(torch.Tensor.detach)
+        """State without its graph, for truncated back-propagation."""
+        return self._map(torch.Tensor.detach)
 
-    def _each(self, change: Callable[[Tensor], Tensor]) -> "RecurrentState":
-        cell = None if self.cell is None else change(self.cell)
-        return replace(self, hidden=change(self.hidden), cell=cell)
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "RecurrentState":
+        cell = None if self.cell is None else function(self.cell)
+        return replace(self, hidden=function(self.hidden), cell=cell)
 
 
-def read_on(
+def run_layers(
     layers: Layers, inputs: Tensor, state: RecurrentState | None = None
 ) -> tuple[Tensor, RecurrentState]:
-    """Outputs (b, t, hidden_size) of layers that read (b, t, d), and the state after the last.
+    """Outputs (b, t, hidden_size) of layers for inputs (b, t, d), and the state after the last.
 
-    A state has b rows; None begins with zeros.
+    The state has b rows; None: zeros.
     """
-    carried: Any = None
+    initial: Any = None
     if state is not None:
-        parts = [part.contiguous() for part in (state.hidden, state.cell) if part is not None]
-        carried = parts[0] if isinstance(layers, nn.GRU) else tuple(parts)
-    outputs, after = layers(inputs, carried)
+        tensors = [
+            tensor.contiguous() for tensor in (state.hidden, state.cell) if tensor is not None
+        ]
+        initial = tensors[0] if isinstance(layers, nn.GRU) else tuple(tensors)
+    outputs, after = layers(inputs, initial)
     return outputs, RecurrentState(*after) if isinstance(after, tuple) else RecurrentState(after)
 
 
@@ -125,7 +127,7 @@ class RecurrentLanguageModel(BodyAndHead, LanguageModel):
     """Embedding, stacked recurrent layers and linear head, with dropout on input and output.
 
     Attributes:
-        kind: class of the layers, an attribute named after the architecture.
+        kind: class of the layers; the architecture names their attribute.
         shape: class of the configuration.
         embedding: (v, embedding_size) token vectors.
         head: hidden_size -> v.
@@ -164,9 +166,9 @@ class RecurrentLanguageModel(BodyAndHead, LanguageModel):
     def body(
         self, tokens: Tensor, state: RecurrentState | None = None
     ) -> tuple[Tensor, RecurrentState]:
-        """Hidden vectors (b, t, hidden_size) after each token, and the state, in the graph."""
+        """Hidden vectors (b, t, hidden_size) after each token, and the state, both in the graph."""
         inputs = functional.dropout(self.embedding(tokens), self.config.dropout_in, self.training)
-        outputs, after = read_on(self.recurrent, inputs, state)
+        outputs, after = run_layers(self.recurrent, inputs, state)
         return functional.dropout(outputs, self.config.dropout_out, self.training), after
 
     def unread(self, n: int) -> RecurrentState:
@@ -178,7 +180,7 @@ class RecurrentLanguageModel(BodyAndHead, LanguageModel):
     def read(self, state: RecurrentState, tokens: Tensor) -> RecurrentState:
         if not tokens.shape[1]:
             return state
-        return read_on(self.recurrent, self.embedding(tokens), state)[1]
+        return run_layers(self.recurrent, self.embedding(tokens), state)[1]
 
     def hidden_of(self, state: RecurrentState) -> Tensor:
         return state.hidden[-1]

@@ -10,7 +10,7 @@ from vestige import _validate
 from vestige.models.protocols import NextToken, require_numbers
 
 PART = 64
-"""Columns whose probabilities are summed before they are cumulated."""
+"""Columns that are summed before the cumulative sum."""
 
 
 @torch.no_grad()
@@ -29,11 +29,11 @@ def sample(
 
     Args:
         number: texts, sampled together.
-        length: tokens of each, at most.
-        prompt: ids that are read first, and are no part of a text.
-        ends: ids that end a text, and are no part of it.
-        never: ids that are not sampled; the others' probabilities are scaled up.
-        generator: of the CPU; the same draws of it make the same texts.
+        length: most tokens of each.
+        prompt: ids that are read first; they are not part of the texts.
+        ends: ids that end a text; they are not part of it.
+        never: ids that are not sampled; the other probabilities are scaled up.
+        generator: of the CPU; it determines the texts.
 
     Example:
         >>> from vestige.models.table import TableModel
@@ -43,52 +43,52 @@ def sample(
     """
     _validate.positive(number=number, length=length, temperature=temperature)
     _validate.finite(temperature=temperature)
-    chance = torch.rand(length, number, generator=generator, dtype=torch.float64)
-    chance = chance.to(model.device)
+    uniform = torch.rand(length, number, generator=generator, dtype=torch.float64)
+    uniform = uniform.to(model.device)
     state = model.start(1)
     if len(prompt):
         state = model.read(state, torch.tensor([list(prompt)], device=model.device))
     row = torch.arange(number, device=model.device)
     state = state[torch.zeros_like(row)]
-    over = torch.tensor(sorted(ends), dtype=torch.int64, device=model.device)
-    left_out = torch.tensor(sorted(never), dtype=torch.int64, device=model.device)
+    end_ids = torch.tensor(sorted(ends), dtype=torch.int64, device=model.device)
+    excluded = torch.tensor(sorted(never), dtype=torch.int64, device=model.device)
     texts: list[list[int]] = [[] for _ in range(number)]
     for step in range(length):
-        logits = model.logits(state).float().index_fill(1, left_out, -torch.inf)
+        logits = model.logits(state).float().index_fill(1, excluded, -torch.inf)
         scaled = (logits - logits.amax(1, keepdim=True)) / temperature
-        token = drawn(scaled.softmax(1), chance[step, row])
-        going = (~torch.isin(token, over)).nonzero()[:, 0]
-        row, token = row[going], token[going]
-        for place, one in zip(row.tolist(), token.tolist(), strict=True):
-            texts[place].append(one)
+        token = sampled_columns(scaled.softmax(1), uniform[step, row])
+        unfinished = (~torch.isin(token, end_ids)).nonzero()[:, 0]
+        row, token = row[unfinished], token[unfinished]
+        for index, id in zip(row.tolist(), token.tolist(), strict=True):
+            texts[index].append(id)
         if not len(row) or step == length - 1:
             break
-        state = model.advance(state[going], token)
+        state = model.advance(state[unfinished], token)
     return texts
 
 
-def drawn(probabilities: Tensor, chance: Tensor) -> Tensor:
-    """(r,) columns where the cumulated probabilities (r, v) exceed `chance` (r,) of their sum.
+def sampled_columns(probabilities: Tensor, uniform: Tensor) -> Tensor:
+    """(r,) first columns where cumulative probabilities (r, v) exceed `uniform` (r,) of their sum.
 
-    In double precision; sums of `PART` columns come first, which saves most of the time.
+    In double precision; most of the time is saved by summing `PART` columns first.
 
     Raises:
-        ModelError: they are not finite.
+        ModelError: a probability is not finite.
     """
     require_numbers(probabilities[:, 0])
-    missing = -probabilities.shape[1] % PART
-    parts = functional.pad(probabilities, (0, missing)) if missing else probabilities
+    padding = -probabilities.shape[1] % PART
+    parts = functional.pad(probabilities, (0, padding)) if padding else probabilities
     parts = parts.view(len(parts), parts.shape[1] // PART, PART)
-    heap = parts.sum(2).double().cumsum(1)
-    wanted = chance[:, None] * heap[:, -1:]
-    part = _place(heap, wanted)
-    chosen = parts.take_along_dim(part[:, :, None], 1)[:, 0].double().cumsum(1)
-    before = heap.gather(1, part) - chosen[:, -1:]
-    place = _place(chosen, (wanted - before).clamp_(min=0.0))
-    return (part * PART + place)[:, 0]
+    cumulative = parts.sum(2).double().cumsum(1)
+    threshold = uniform[:, None] * cumulative[:, -1:]
+    part = _first_above(cumulative, threshold)
+    within = parts.take_along_dim(part[:, :, None], 1)[:, 0].double().cumsum(1)
+    sum_before = cumulative.gather(1, part) - within[:, -1:]
+    column = _first_above(within, (threshold - sum_before).clamp_(min=0.0))
+    return (part * PART + column)[:, 0]
 
 
-def _place(heap: Tensor, wanted: Tensor) -> Tensor:
-    """Columns where cumulated numbers first exceed what is wanted, the last that adds to them."""
-    last = torch.searchsorted(heap, heap[:, -1:].clone())
-    return torch.minimum(torch.searchsorted(heap, wanted, right=True), last)
+def _first_above(cumulative: Tensor, threshold: Tensor) -> Tensor:
+    """First columns where cumulative sums exceed a threshold, at most the last nonzero column."""
+    last = torch.searchsorted(cumulative, cumulative[:, -1:].clone())
+    return torch.minimum(torch.searchsorted(cumulative, threshold, right=True), last)

@@ -1,14 +1,14 @@
 """Encoder-decoder for translations and dialogues.
 
 Sutskever et al. (2014), "Sequence to Sequence Learning with Neural Networks", arXiv:1409.3215:
-the decoder begins with the state that the encoder ends with. Luong et al. (2015), "Effective
-Approaches to Attention-based Neural Machine Translation", arXiv:1508.04025, sections 3.1 and 4:
-global attention with the "general" score. Song and Shmatikov (2019), "Auditing Data Provenance in
-Text-Generation Models", KDD, arXiv:1811.00513, appendix B.1, use both.
+the decoder starts from the last state of the encoder. Luong et al. (2015), "Effective Approaches to
+Attention-based Neural Machine Translation", arXiv:1508.04025, sections 3.1 and 4: global attention
+with the "general" score. Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation
+Models", KDD, arXiv:1811.00513, appendix B.1, use both.
 
-Differs from the paper: Luong et al. feed the attention's output into the next step's input. Ours
-does not, so that the decoder reads a whole target at once. They read sources backwards; here a
-source is read forwards and ends with `<eos>`.
+Differs from the papers: Luong et al. feed the output of attention into the next input. Ours does
+not, so that the decoder reads a whole target at once. They read sources backwards; here a source
+is read forwards and ends with `<eos>`.
 """
 
 from dataclasses import dataclass, replace
@@ -22,9 +22,9 @@ from torch.nn import functional
 from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
-from vestige.models.prefix import Context, Ids
+from vestige.models.prefix import Ids, ReadContext
 from vestige.models.protocols import BodyAndHead, Network, require_evaluation
-from vestige.models.recurrent_network import Layers, RecurrentState, check_widths, read_on
+from vestige.models.recurrent_network import Layers, RecurrentState, check_widths, run_layers
 
 Cell = Literal["lstm", "gru"]
 LAYERS: dict[str, type[Layers]] = {"lstm": nn.LSTM, "gru": nn.GRU}
@@ -36,7 +36,7 @@ class Seq2SeqConfig:
 
     Attributes:
         cell: recurrent cell of encoder and decoder.
-        attention: the decoder looks at all outputs of the encoder, not at its last state only.
+        attention: the decoder attends to all outputs of the encoder, not only to its last state.
         embedding_size: width of a token's vector, in both languages.
         hidden_size: width of a state.
         dropout_in: probability of dropping a unit of an embedding.
@@ -85,18 +85,18 @@ class Seq2SeqModel(Network):
         self.source_vocabulary, self.vocabulary = source_vocabulary, vocabulary
         self.config = config or Seq2SeqConfig()
         self.vocab_size = len(vocabulary)
-        wide, size = self.config.embedding_size, self.config.hidden_size
+        width, size = self.config.embedding_size, self.config.hidden_size
         kind = LAYERS[self.config.cell]
-        self.source_embedding = nn.Embedding(len(source_vocabulary), wide)
-        self.embedding = nn.Embedding(self.vocab_size, wide)
-        self.encoder, self.decoder = (kind(wide, size, batch_first=True) for _ in range(2))
+        self.source_embedding = nn.Embedding(len(source_vocabulary), width)
+        self.embedding = nn.Embedding(self.vocab_size, width)
+        self.encoder, self.decoder = (kind(width, size, batch_first=True) for _ in range(2))
         if self.config.attention:
             self.score = nn.Linear(size, size, bias=False)
             self.mix = nn.Linear(2 * size, size, bias=False)
         self.head = nn.Linear(size, self.vocab_size)
-        reach = self.config.initial_range
+        limit = self.config.initial_range
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -reach, reach)
+            nn.init.uniform_(parameter, -limit, limit)
 
     @property
     def device(self) -> torch.device:
@@ -104,7 +104,7 @@ class Seq2SeqModel(Network):
 
     @property
     def first_token(self) -> int:
-        """Token before a target's first."""
+        """Token before the first token of a target."""
         return self.vocabulary.eos_id
 
     def forward(self, sources: Tensor, tokens: Tensor) -> Tensor:
@@ -142,7 +142,7 @@ class Seq2SeqModel(Network):
     def encoded(self, sources: Tensor, *, drops: bool = False) -> "DecoderState":
         """Decoder state after b sources (b, s) of one length."""
         inputs = functional.dropout(self.source_embedding(sources), self.config.dropout_in, drops)
-        outputs, state = read_on(self.encoder, inputs)
+        outputs, state = run_layers(self.encoder, inputs)
         memory = None
         if self.config.attention:
             memory = functional.dropout(outputs, self.config.dropout_out, drops)
@@ -168,29 +168,31 @@ class DecoderState:
         return len(self.decoder)
 
     def __getitem__(self, rows: Tensor | slice) -> Self:
-        shared = self.memory is None or len(self.memory) == 1
-        memory = self.memory if shared or self.memory is None else self.memory[rows]
+        memory = self.memory
+        if memory is not None and len(memory) > 1:
+            memory = memory[rows]
         return type(self)(self.decoder[rows], memory)
 
 
 class Decoder(BodyAndHead):
     """The decoder after some sources, as a language model of targets; a `NextToken`.
 
-    Of several sources, `body` reads a row each; of one, any number of rows. `start` needs one.
+    With several sources, `body` reads one row per source; with one source, any number of rows.
+    `start` needs one source.
 
     Attributes:
         vocabulary: of target ids.
-        training: whether `body` drops units; nothing else does.
+        training: whether `body` drops units; no other method does.
     """
 
     carries_state: bool = True
 
     def __init__(
-        self, model: Seq2SeqModel, begin: DecoderState | None = None, *, drops: bool = False
+        self, model: Seq2SeqModel, initial: DecoderState | None = None, *, drops: bool = False
     ) -> None:
         self.vocabulary, self.vocab_size, self.head = model.vocabulary, model.vocab_size, model.head
         self.device, self.first_token, self.training = model.device, model.first_token, drops
-        self._model, self._begin = model, begin
+        self._model, self._initial = model, initial
 
     def __call__(
         self, tokens: Tensor, state: DecoderState | None = None
@@ -203,12 +205,12 @@ class Decoder(BodyAndHead):
     ) -> tuple[Tensor, DecoderState]:
         """Hidden vectors (b, t, hidden_size) after each of the tokens (b, t), and the state.
 
-        A state has b rows; None has read the sources and no token.
+        The state has b rows; None: only the sources were read.
         """
         state = self.unread(len(tokens)) if state is None else state
         model, rates = self._model, self._model.config
         inputs = functional.dropout(model.embedding(tokens), rates.dropout_in, self.training)
-        outputs, after = read_on(model.decoder, inputs, state.decoder)
+        outputs, after = run_layers(model.decoder, inputs, state.decoder)
         outputs = functional.dropout(outputs, rates.dropout_out, self.training)
         if state.memory is not None:
             mixed = self._attend(outputs, state.memory)
@@ -216,16 +218,16 @@ class Decoder(BodyAndHead):
         return outputs, DecoderState(after, state.memory)
 
     def unread(self, n: int) -> DecoderState:
-        sources = 0 if self._begin is None else len(self._begin)
-        if self._begin is None or sources not in (1, n):
+        sources = 0 if self._initial is None else len(self._initial)
+        if self._initial is None or sources not in (1, n):
             raise ValueError(f"tokens must have a row for each of {sources} sources, got {n}")
-        return self._begin if sources == n else self._begin[torch.zeros(n, dtype=torch.int64)]
+        return self._initial if sources == n else self._initial[torch.zeros(n, dtype=torch.int64)]
 
     @torch.no_grad()
     def read(self, state: DecoderState, tokens: Tensor) -> DecoderState:
         if not tokens.shape[1]:
             return state
-        after = read_on(self._model.decoder, self._model.embedding(tokens), state.decoder)[1]
+        after = run_layers(self._model.decoder, self._model.embedding(tokens), state.decoder)[1]
         return DecoderState(after, state.memory)
 
     def hidden_of(self, state: DecoderState) -> Tensor:
@@ -237,33 +239,33 @@ class Decoder(BodyAndHead):
         return self._attend(hidden[:, None], state.memory)[:, 0]
 
     def _attend(self, hidden: Tensor, memory: Tensor) -> Tensor:
-        """tanh(W_c [c_t; h_t]) of states (b, t, h) over outputs (b or 1, s, h) of the encoder."""
+        """tanh(W_c [c_t; h_t]) for states (b, t, h) and outputs (b or 1, s, h) of the encoder."""
         if len(memory) < len(hidden):
             return self._attend(hidden.flatten(0, 1)[None], memory).view_as(hidden)
-        shares = torch.bmm(self._model.score(hidden), memory.mT).softmax(-1)  # (b, t, s)
-        context = torch.bmm(shares, memory)
-        mixed: Tensor = self._model.mix(torch.cat([context, hidden], -1)).tanh()
-        return mixed
+        weights = torch.bmm(self._model.score(hidden), memory.mT).softmax(-1)  # (b, t, s)
+        context = torch.bmm(weights, memory)
+        attended: Tensor = self._model.mix(torch.cat([context, hidden], -1)).tanh()
+        return attended
 
 
-def after_sources(model: Seq2SeqModel, sources: EncodedCorpus) -> tuple[Decoder, Context]:
-    """The decoder and its context for targets of these sources; equal lengths are read together.
+def after_sources(model: Seq2SeqModel, sources: EncodedCorpus) -> tuple[Decoder, ReadContext]:
+    """The decoder and a context with the sources of targets; equal lengths are read together.
 
     Raises:
         ValueError: the model is in training mode, or an id is not in the source vocabulary.
     """
     require_evaluation(model)
-    size, most = len(model.source_vocabulary), int(sources.tokens.max(initial=0))
-    if most >= size:
+    size, largest = len(model.source_vocabulary), int(sources.tokens.max(initial=0))
+    if largest >= size:
         raise ValueError(
-            f"sources must hold ids below {size}, got {most}: encode them with the model's own "
+            f"sources must hold ids below {size}, got {largest}: encode them with the model's own "
             "vocabulary"
         )
     lengths = np.diff(sources.offsets)
 
     def state(texts: Ids) -> DecoderState:
-        places = sources.offsets[texts][:, None] + np.arange(lengths[texts[0]])
-        ids = torch.from_numpy(sources.tokens[places].astype(np.int64)).to(model.device)
+        positions = sources.offsets[texts][:, None] + np.arange(lengths[texts[0]])
+        ids = torch.from_numpy(sources.tokens[positions].astype(np.int64)).to(model.device)
         return model.encoded(ids)
 
-    return Decoder(model), Context(model.first_token, state, groups=lengths)
+    return Decoder(model), ReadContext(model.first_token, state, groups=lengths)

@@ -1,16 +1,17 @@
-"""Statistics of texts under a served model, and under its base: a served or a local one.
+"""Statistics of texts under a served model, and under its base, which may be served or local.
 
 Scores use only tokens whose log-probability all models show. If a server shows only the most
 probable tokens, a local base estimates the others (`shown_statistics`). The rule is the same for
-the texts and for the reference, so that p-values hold; hidden tokens cost power.
+the texts and for the reference, so p-values are valid; hidden tokens cost power.
 
-Tokens are those of a local base, whose tokenizer must split texts as the server's does, or else the
-first server's. The log-probabilities of another server are summed over the same characters.
+The tokens are those of a local base, whose tokenizer must split texts as the server's does, or else
+those of the first server. Log-probabilities of another server are summed over the same
+characters.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,16 +23,16 @@ from vestige.errors import DataError, IncompatibleModels
 from vestige.models.remote.client import CHECK_EVERY
 from vestige.models.remote.openai import Question, ShownToken
 from vestige.models.remote.options import EndpointAddress, RemoteOptions, is_endpoint
-from vestige.models.remote.probe import CALLS, EndpointAccess, opened
+from vestige.models.remote.probe import MOST_CALLS, EndpointAccess, open_endpoint
 from vestige.models.remote.server import Endpoint
-from vestige.models.remote.tokens import echoed, ends, places
+from vestige.models.remote.tokens import echo_tokens, token_ends, token_starts
 from vestige.models.shown_statistics import (
     BASE_LIKELIEST,
-    by_list,
-    known_by_all,
-    numbered,
-    only,
+    known_tokens,
+    select_tokens,
+    server_pieces,
     shown_statistics,
+    split_by_list,
     with_expected,
 )
 from vestige.models.snapshots import Readings, Snapshots
@@ -41,29 +42,29 @@ from vestige.monitor import SILENT, Monitor
 if TYPE_CHECKING:
     from vestige.arguments import ModelLike
 
-STEP = 2
-"""Calls of every connection between two steps of the progress."""
+CALLS_PER_REPORT = 2
+"""Calls per connection between two reports of progress."""
 
-SHOWN = 20
-"""Most probable tokens of a server that count."""
+MOST_SHOWN = 20
+"""Most probable tokens of a server that are used."""
 
-ALIKE = 0.5
-"""Least share of the base's tokens that must be tokens of the server."""
+LEAST_SHARED = 0.5
+"""Least share of the base's tokens that end where tokens of the server end."""
 
 Shown = Sequence[Sequence[ShownToken]]
 
 
 @dataclass
 class ServedTexts:
-    """A served model, and another one that it is compared with, if there is one.
+    """A served model, and possibly another model that it is compared with.
 
     Attributes:
-        addresses: of the served models, by role; the model in question first.
+        addresses: of the served models, by role; the target is the first.
         local: the other model, if it is local.
         recorded: provenance of each model.
-        spent: calls, tokens and seconds in all sessions, after the reading.
+        spent: calls, tokens and seconds of all sessions, after the reading.
         accesses: what each server shows, after the first session.
-        estimated: (t,) tokens whose log-probability is hidden and estimated, after the reading.
+        estimated: (t,) tokens whose hidden log-probability was estimated, after the reading.
     """
 
     addresses: dict[str, EndpointAddress]
@@ -84,7 +85,7 @@ class ServedTexts:
         device: str,
         roles: tuple[str, str] = ("target", "base"),
     ) -> "ServedTexts":
-        """Parse addresses and load a local model; no call is made.
+        """Parse addresses and load a local model, without a call.
 
         Raises:
             ModelError: an address is invalid, or the other model cannot be read.
@@ -104,7 +105,7 @@ class ServedTexts:
 
     @property
     def models(self) -> dict[str, object]:
-        """Addresses and models by role; the model in question first."""
+        """Addresses and models by role; the target is the first."""
         return {**self.addresses, **(self.local.models if self.local else {})}
 
     @property
@@ -112,32 +113,36 @@ class ServedTexts:
         return next(iter(self.addresses))
 
     def readings(self, lists: Mapping[str, Corpus], outputs: CachedOutputs) -> Readings:
-        """Query the servers about every text, once; answers are cached, also before an error."""
+        """Query the servers about every text once; answers are cached, even before an error."""
         texts = [text for corpus in lists.values() for text in corpus]
         self.log_cost(texts, outputs.monitor)
         shown = {role: self.shown_by(role, texts, outputs) for role in self.addresses}
-        every = self._statistics(texts, shown, outputs)
-        found, known = {}, {}
+        whole = self._statistics(texts, shown, outputs)
+        statistics, masks = {}, {}
         counts = {name: len(corpus) for name, corpus in lists.items()}
-        for name, own in by_list(counts, every).items():
-            known[name] = known_by_all(own)
-            found[name] = {role: only(one, known[name]) for role, one in own.items()}
-            _require_shown(name, found[name][self.target])
+        for name, models in split_by_list(counts, whole).items():
+            masks[name] = known_tokens(models)
+            statistics[name] = {
+                role: select_tokens(model, masks[name]) for role, model in models.items()
+            }
+            _require_shown(name, statistics[name][self.target])
         first, corpus = next(iter(lists.items()))
-        return Readings(found, self._read(known[first], list(corpus)), known, self._shown)
+        return Readings(
+            statistics, self._coverage(masks[first], list(corpus)), masks, self._most_shown
+        )
 
-    def _read(self, known: NDArray[np.bool_], texts: Sequence[str]) -> tuple[int, int]:
-        """Shown tokens of the first list, and all but the first of each text, never shown."""
-        shown = known if self.estimated is None else known & ~self.estimated[: known.size]
+    def _coverage(self, known: NDArray[np.bool_], texts: Sequence[str]) -> tuple[int, int]:
+        """Shown tokens of the first list, and all its tokens without the first of each text."""
+        scored = known if self.estimated is None else known & ~self.estimated[: known.size]
         total = known.size
         if self.local is not None:
             total = sum(map(len, self._vocabulary.encode_batch(texts)))
-        return int(shown.sum()), total - len(texts)
+        return int(scored.sum()), total - len(texts)
 
     @property
-    def _shown(self) -> int | None:
+    def _most_shown(self) -> int | None:
         access = self.accesses[self.target]
-        return None if access.echo == "right" else min(access.shown, SHOWN)
+        return None if access.echo == "right" else min(access.shown, MOST_SHOWN)
 
     @property
     def _vocabulary(self) -> SubwordVocabulary:
@@ -145,25 +150,22 @@ class ServedTexts:
         return vocabulary  # type: ignore[no-any-return]
 
     def log_cost(self, texts: Sequence[str], monitor: Monitor) -> None:
-        """Log the cost before the first call, and refuse a budget that is too small (DataError).
-
-        Each text is sent once.
-        """
-        queries = [Question(text).tokens for text in set(texts)]
-        checks = CALLS + 2 + len(queries) // CHECK_EVERY
-        calls = len(queries) + checks
-        tokens = sum(queries) + 20 * checks
-        each = " per server" if len(self.addresses) > 1 else ""
+        """Log the cost before the first call; DataError if the budget is too small."""
+        costs = [Question(text).tokens for text in set(texts)]
+        checks = MOST_CALLS + 2 + len(costs) // CHECK_EVERY
+        calls = len(costs) + checks
+        tokens = sum(costs) + 20 * checks
+        per_server = " per server" if len(self.addresses) > 1 else ""
         monitor.log(
-            f"Plan: {len(queries):,} texts; at most {calls:,} calls and about {tokens:,} tokens"
-            f"{each}, without retries. Vestige caches the answers."
+            f"Plan: {len(costs):,} texts; at most {calls:,} calls and about {tokens:,} tokens"
+            f"{per_server}, without retries. Vestige caches the answers."
         )
-        for name, needed in (("budget", calls), ("token_budget", tokens)):
-            allowed = getattr(self.remote, name)
+        for option, needed in (("budget", calls), ("token_budget", tokens)):
+            allowed = getattr(self.remote, option)
             if allowed is not None and allowed < needed:
                 raise DataError(
-                    f"`{name}` {allowed} is too small: this audit needs up to {needed}",
-                    remedy=f"Pass `{name}` {needed}, and some more for failed calls, or fewer "
+                    f"`{option}` {allowed} is too small: this audit needs up to {needed}",
+                    remedy=f"Pass `{option}` {needed}, and some more for failed calls, or fewer "
                     "texts.",
                 )
 
@@ -173,82 +175,80 @@ class ServedTexts:
     ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
         """A probed server; its answers count if the session ends without an error."""
         address = self.addresses[role]
-        with opened(address, outputs.answers(address), self.remote, outputs.monitor) as found:
-            endpoint, access = found
+        path, monitor = outputs.answers(address), outputs.monitor
+        with open_endpoint(address, path, self.remote, monitor) as (endpoint, access):
             try:
                 yield endpoint, access
                 if endpoint.budget_spent:
-                    raise endpoint.failed()
+                    raise endpoint.failure()
                 endpoint.confirm()
             finally:
                 self._record(role, endpoint, access)
 
     def _record(self, role: str, endpoint: Endpoint, access: EndpointAccess) -> None:
-        counted = endpoint.totals
+        totals = endpoint.totals
         for name in ("calls", "failed_calls", "tokens", "seconds"):
             key = name if role == self.target else f"{role}_{name}"
-            self.spent[key] = round(counted[name], 3)
+            self.spent[key] = round(totals[name], 3)
         self.accesses[role] = access
         path = {"path": str(endpoint.address), "architecture": "endpoint"}
-        self.recorded[role] = {**path, **access.summary()}
+        self.recorded[role] = {**path, **asdict(access)}
 
     def shown_by(
         self, role: str, texts: Sequence[str], outputs: CachedOutputs
     ) -> list[tuple[ShownToken, ...]]:
-        """What a server shows of each text, in its own tokens.
+        """What a server shows of each text, in the server's tokens.
 
         Raises:
-            ModelError: it does not answer; its answers are cached.
+            ModelError: it does not answer; earlier answers are cached.
             DataError: it shows no log-probabilities of a prompt's tokens.
         """
-        found: list[tuple[ShownToken, ...]] = []
+        result: list[tuple[ShownToken, ...]] = []
         with self.session(role, outputs) as (endpoint, access):
             if access.echo == "no":
                 raise DataError(
                     f"{self.addresses[role]} shows no log-probabilities of a prompt's tokens",
                     remedy="Audit the model's files; vestige membership --unit user queries words.",
                 )
-            some = STEP * self.remote.concurrency * endpoint.together
-            with outputs.monitor.progress(f"querying the {role}") as step:
-                for first in range(0, len(texts), some):
-                    answers = echoed(endpoint, access, texts[first : first + some])
-                    own = [one for one in answers if one is not None]
-                    found += own
-                    if len(own) < len(answers):
-                        raise endpoint.failed()
-                    step(len(found), len(texts))
-        return found
+            group = CALLS_PER_REPORT * self.remote.concurrency * endpoint.together
+            with outputs.monitor.progress(f"querying the {role}") as report:
+                for first in range(0, len(texts), group):
+                    answers = echo_tokens(endpoint, access, texts[first : first + group])
+                    answered = [answer for answer in answers if answer is not None]
+                    result += answered
+                    if len(answered) < len(answers):
+                        raise endpoint.failure()
+                    report(len(result), len(texts))
+        return result
 
     def _statistics(
         self, texts: Sequence[str], shown: Mapping[str, Shown], outputs: CachedOutputs
     ) -> dict[str, TokenStatistics]:
         """Statistics of all texts, by role."""
-        own = shown[self.target]
+        target_tokens = shown[self.target]
         if self.local is None:
-            cuts = [
-                sorted(set(places(text, one)) - {0}) for text, one in zip(texts, own, strict=True)
-            ]
-            ids = numbered(texts, cuts)
+            cuts, ids = server_pieces(texts, target_tokens)
             return {
-                role: shown_statistics(texts, one, cuts, ids=ids) for role, one in shown.items()
+                role: shown_statistics(texts, tokens, cuts, ids=ids)
+                for role, tokens in shown.items()
             }
-        [other] = self.local.models
+        [base] = self.local.models
         vocabulary, rows = self._vocabulary, self.local.encoded(texts)
-        cuts = [ends(text, vocabulary) for text in texts]
-        self._require_alike(texts, own, cuts, outputs.monitor)
+        cuts = [token_ends(text, vocabulary) for text in texts]
+        self._require_same_tokens(texts, target_tokens, cuts, outputs.monitor)
         ids = vocabulary.encode_batch(texts)
-        whole = shown_statistics(texts, own, cuts, ids=ids, vocabulary=vocabulary)
-        read = self.local.statistics(rows, outputs, of="the texts", likeliest=BASE_LIKELIEST)
-        target = first_tokens(whole, np.arange(len(rows)), [len(row) for row in rows])
+        untruncated = shown_statistics(texts, target_tokens, cuts, ids=ids, vocabulary=vocabulary)
+        local = self.local.statistics(rows, outputs, of="the texts", likeliest=BASE_LIKELIEST)
+        target = first_tokens(untruncated, np.arange(len(rows)), [len(row) for row in rows])
         return {
-            self.target: self._completed(target, read[other], outputs.monitor),
-            other: read[other],
+            self.target: self._with_estimates(target, local[base], outputs.monitor),
+            base: local[base],
         }
 
-    def _completed(
+    def _with_estimates(
         self, target: TokenStatistics, base: TokenStatistics, monitor: Monitor
     ) -> TokenStatistics:
-        """The target's statistics with hidden log-probabilities estimated by the base."""
+        """The target's statistics, with hidden log-probabilities estimated from the base."""
         hidden = np.isnan(target.log_probs)
         target = with_expected(target, base)
         self.estimated = hidden & ~np.isnan(target.log_probs)
@@ -260,18 +260,18 @@ class ServedTexts:
             )
         return target
 
-    def _require_alike(
+    def _require_same_tokens(
         self, texts: Sequence[str], shown: Shown, cuts: Sequence[Sequence[int]], monitor: Monitor
     ) -> None:
-        """Refuse a base whose tokens are not the server's."""
-        same = total = 0
-        for text, own, ours in zip(texts, shown, cuts, strict=True):
-            found = places(text, own)
-            same += sum(end in found for end in ours)
-            total += len(ours)
-        share = same / max(total, 1)
+        """Refuse a base whose tokenizer differs from the server's."""
+        shared = total = 0
+        for text, tokens, text_cuts in zip(texts, shown, cuts, strict=True):
+            starts = token_starts(text, tokens)
+            shared += sum(end in starts for end in text_cuts)
+            total += len(text_cuts)
+        share = shared / max(total, 1)
         self.spent["tokens_alike"] = round(share, 4)
-        if share < ALIKE:
+        if share < LEAST_SHARED:
             raise IncompatibleModels(
                 f"only {share:.0%} of the tokens of `base` end where tokens of the server end",
                 remedy="Pass a base with the server's tokenizer, or serve the base and pass its "
@@ -285,11 +285,11 @@ class ServedTexts:
 
 
 def _require_shown(name: str, statistics: TokenStatistics) -> None:
-    """Refuse a list with a text of which no token is shown."""
-    numbers: list[int] = np.flatnonzero(np.diff(statistics.offsets) == 0).tolist()
-    if numbers:
+    """Refuse a list with a text that has no shown token."""
+    unshown: list[int] = np.flatnonzero(np.diff(statistics.offsets) == 0).tolist()
+    if unshown:
         raise DataError(
-            f"the server shows no log-probability of any token of {len(numbers):,} texts of "
-            f"`{name}`, such as text {numbers[0] + 1}",
+            f"the server shows no log-probability of any token of {len(unshown):,} texts of "
+            f"`{name}`, such as text {unshown[0] + 1}",
             remedy="Remove such texts from every list, or pass longer ones.",
         )

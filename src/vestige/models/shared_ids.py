@@ -1,8 +1,8 @@
-"""One set of token ids for two snapshots whose vocabularies differ.
+"""One set of token ids for two snapshots with different vocabularies.
 
-A fine-tune often adds tokens (of a chat, of padding), pads its head to another width or begins its
-texts with another token. The ids that both snapshots have still stand for the same texts, and are
-compared. An id that one of them lacks has probability 0 there.
+Fine-tuning often adds tokens (of a chat, of padding), pads the head to another width or changes the
+first token of texts. Ids of both snapshots still have the same texts and are compared. An id that
+one snapshot lacks has probability 0 there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,9 @@ class SharedVocabulary:
     """The token ids of two snapshots.
 
     Attributes:
-        vocabulary: of the snapshot that has more of the ids; the later one if both have as many.
-        texts: text of each id that either of them has, "" where neither has one.
-        width: outputs of a model over the shared ids.
+        vocabulary: of the snapshot with more ids; the later one if both have the same number.
+        texts: text of each id in either snapshot; "": none.
+        width: number of outputs over the shared ids.
     """
 
     vocabulary: Vocabulary
@@ -36,92 +36,92 @@ class SharedVocabulary:
         """The ids of two snapshots together.
 
         Raises:
-            IncompatibleModels: an id stands for different texts.
+            IncompatibleModels: an id has different texts.
         """
-        ours, theirs = before.vocabulary.texts(), after.vocabulary.texts()
-        texts = _joined(ours, theirs)
-        more = after if sum(map(bool, theirs)) >= sum(map(bool, ours)) else before
-        same = tuple(ours) == tuple(theirs) and before.vocab_size == after.vocab_size
-        return cls(more.vocabulary, texts, after.vocab_size if same else len(texts))
+        texts_before, texts_after = before.vocabulary.texts(), after.vocabulary.texts()
+        texts = _merged_texts(texts_before, texts_after)
+        larger = after if sum(map(bool, texts_after)) >= sum(map(bool, texts_before)) else before
+        same = tuple(texts_before) == tuple(texts_after) and before.vocab_size == after.vocab_size
+        return cls(larger.vocabulary, texts, after.vocab_size if same else len(texts))
 
-    def lacked_by(self, model: LanguageModel) -> list[int]:
-        """The ids with a text that a model has no text of its own for.
+    def missing_ids(self, model: LanguageModel) -> list[int]:
+        """The ids with a text that the model does not have.
 
         Raises:
-            IncompatibleModels: an id stands for different texts.
+            IncompatibleModels: an id has different texts.
         """
-        own = model.vocabulary.texts()
-        _joined(self.texts, own)
-        known = [bool(text) for text in own] + [False] * len(self.texts)
-        return [id for id, text in enumerate(self.texts) if text and not known[id]]
+        model_texts = model.vocabulary.texts()
+        _merged_texts(self.texts, model_texts)
+        has_text = [bool(text) for text in model_texts] + [False] * len(self.texts)
+        return [id for id, text in enumerate(self.texts) if text and not has_text[id]]
 
-    def read_by(self, model: LanguageModel) -> LanguageModel:
-        """The model over the shared ids: itself if these are its own.
+    def adapt(self, model: LanguageModel) -> LanguageModel:
+        """The model over the shared ids; unchanged if its ids are the shared ones.
 
         Raises:
-            IncompatibleModels: an id stands for different texts.
+            IncompatibleModels: an id has different texts.
         """
-        lacked, shared = self.lacked_by(model), self.vocabulary
-        alike = model.vocab_size == self.width and model.vocabulary.bos_id == shared.bos_id
-        if alike and not lacked:
+        missing, shared = self.missing_ids(model), self.vocabulary
+        same_outputs = model.vocab_size == self.width and model.vocabulary.bos_id == shared.bos_id
+        if same_outputs and not missing:
             return model
-        return SharedIds(model, shared, width=self.width, lacked=lacked).eval()
+        return SharedIds(model, shared, width=self.width, missing=missing).eval()
 
     def differences(self, models: Mapping[str, LanguageModel]) -> list[str]:
-        """A sentence for each difference of the two snapshots, by role, that still are compared."""
-        (one, before), (other, after) = list(models.items())[:2]
-        found = [
-            f"{role} lacks {lacked:,} of the tokens: it reads them as the end of a text, with "
+        """A sentence for each difference between the first two models, by role."""
+        (role_before, before), (role_after, after) = list(models.items())[:2]
+        sentences = [
+            f"{role} lacks {missing:,} of the tokens: it reads them as the end of a text, with "
             "probability 0."
             for role, model in models.items()
-            if (lacked := len(self.lacked_by(model)))
+            if (missing := len(self.missing_ids(model)))
         ]
         if before.vocab_size != after.vocab_size:
-            found.append(
+            sentences.append(
                 f"The models have {before.vocab_size:,} and {after.vocab_size:,} outputs; those of "
                 f"{self.width:,} tokens are compared."
             )
         same = before.vocabulary.fingerprint() == after.vocabulary.fingerprint()
-        differing = () if same else setting_differences(before.vocabulary, after.vocabulary)
-        if differing:
-            found.append(
-                f"The vocabularies of {one.upper()} and {other.upper()} differ in: "
-                f"{', '.join(differing)}. The search uses tokens; texts are split by each model's "
+        settings = () if same else setting_differences(before.vocabulary, after.vocabulary)
+        if settings:
+            sentences.append(
+                f"The vocabularies of {role_before.upper()} and {role_after.upper()} differ in: "
+                f"{', '.join(settings)}. The search uses tokens; texts are split by each model's "
                 "own tokenizer."
             )
-        return found
+        return sentences
 
 
 class SharedIds(LanguageModel):
-    """A snapshot over shared ids: what it lacks is read as the end of a text, with probability 0.
+    """A snapshot over shared ids: missing ids are read as the end of a text, with probability 0.
 
     Outputs beyond the shared ids, such as the padding of a head, are left out.
 
     Args:
-        model: the snapshot; used as it is.
+        model: the snapshot; not copied.
         vocabulary: of the shared ids.
-        width: outputs.
-        lacked: ids that the snapshot has no text for.
+        width: number of outputs.
+        missing: ids that the snapshot does not have.
     """
 
     architecture: ClassVar[str] = "shared ids"
     carries_state: ClassVar[bool] = False
     model: Any
-    _own_ids: Tensor
-    _lacked: Tensor
+    _model_ids: Tensor
+    _missing: Tensor
 
     def __init__(
-        self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, lacked: Sequence[int]
+        self, model: LanguageModel, vocabulary: Vocabulary, *, width: int, missing: Sequence[int]
     ) -> None:
         super().__init__()
         self.model, self.vocabulary, self.vocab_size = model, vocabulary, width
         self.longest = model.longest
         ids = torch.arange(width, device=model.device)
-        lacks = ids >= model.vocab_size
-        lacks[list(lacked)] = True
-        own = ids.where(~lacks, model.vocabulary.eos_id)
-        self.register_buffer("_own_ids", own, persistent=False)  # it goes where the model goes
-        self.register_buffer("_lacked", lacks.nonzero()[:, 0], persistent=False)
+        is_missing = ids >= model.vocab_size
+        is_missing[list(missing)] = True
+        model_ids = ids.where(~is_missing, model.vocabulary.eos_id)
+        self.register_buffer("_model_ids", model_ids, persistent=False)  # moves with the model
+        self.register_buffer("_missing", is_missing.nonzero()[:, 0], persistent=False)
 
     @property
     def device(self) -> torch.device:
@@ -129,21 +129,21 @@ class SharedIds(LanguageModel):
 
     @property
     def first_token(self) -> int:
-        """The snapshot's own, which need not be the shared vocabulary's."""
+        """The snapshot's first token, which may differ from that of the shared vocabulary."""
         return int(self.model.first_token)
 
     @property
     def separate_head(self) -> bool:
-        """Whether the snapshot's is; absent where the snapshot has no `body`."""
+        """Whether the snapshot's head is separate; AttributeError if it has no `body`."""
         return bool(self.model.separate_head)
 
     def forward(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
-        logits, state = self.model(self._own_ids[tokens], state)
+        logits, state = self.model(self._model_ids[tokens], state)
         return self._shared(logits), state
 
     def body(self, tokens: Tensor, state: Any = None) -> tuple[Tensor, Any]:
         """The snapshot's hidden vectors (b, t, h) after each of the tokens (b, t)."""
-        return self.model.body(self._own_ids[tokens], state)  # type: ignore[no-any-return]
+        return self.model.body(self._model_ids[tokens], state)  # type: ignore[no-any-return]
 
     def predict(self, hidden: Tensor) -> Tensor:
         """Logits (..., v) of hidden vectors, if `separate_head`."""
@@ -153,10 +153,10 @@ class SharedIds(LanguageModel):
         return self.model.start(n, anywhere=anywhere)
 
     def advance(self, state: Any, tokens: Tensor) -> Any:
-        return self.model.advance(state, self._own_ids[tokens])
+        return self.model.advance(state, self._model_ids[tokens])
 
     def read(self, state: Any, tokens: Tensor) -> Any:
-        return self.model.read(state, self._own_ids[tokens])
+        return self.model.read(state, self._model_ids[tokens])
 
     def logits(self, state: Any) -> Tensor:
         """(n, v) unnormalised log-probabilities, -inf for tokens that the snapshot lacks."""
@@ -164,17 +164,17 @@ class SharedIds(LanguageModel):
 
     def _shared(self, logits: Tensor) -> Tensor:
         width = min(self.vocab_size, logits.shape[-1])
-        if not len(self._lacked):
+        if not len(self._missing):
             return logits[..., :width]
         shared = logits.new_full((*logits.shape[:-1], self.vocab_size), -torch.inf)
         shared[..., :width] = logits[..., :width]
-        return shared.index_fill_(-1, self._lacked, -torch.inf)
+        return shared.index_fill_(-1, self._missing, -torch.inf)
 
 
-def _joined(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
-    """Text of each id of either vocabulary."""
-    for id, (mine, yours) in enumerate(zip(ours, theirs, strict=False)):
-        if mine and yours and mine != yours:
+def _merged_texts(first: Sequence[str], second: Sequence[str]) -> tuple[str, ...]:
+    """Text of each id in either vocabulary."""
+    for id, (text, other) in enumerate(zip(first, second, strict=False)):
+        if text and other and text != other:
             raise IncompatibleModels(
                 f"vocabularies differ at token {id}",
                 remedy=(
@@ -182,6 +182,6 @@ def _joined(ours: Sequence[str], theirs: Sequence[str]) -> tuple[str, ...]:
                     "The second may append tokens."
                 ),
             )
-    longer = ours if len(ours) >= len(theirs) else theirs
-    both = min(len(ours), len(theirs))
-    return (*(mine or yours for mine, yours in zip(ours, theirs, strict=False)), *longer[both:])
+    longer = first if len(first) >= len(second) else second
+    both = min(len(first), len(second))
+    return (*(text or other for text, other in zip(first, second, strict=False)), *longer[both:])

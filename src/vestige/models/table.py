@@ -1,4 +1,4 @@
-"""Bigram model given by its probabilities: the public test double.
+"""Bigram model with given probabilities: the public test double.
 
 Every score of an attack on it has a closed form.
 """
@@ -41,7 +41,7 @@ class TableModel(LanguageModel):
         vocabulary: v tokens; by default `<eos>`, `<unk>`, `w2`, `w3`, ...
 
     Raises:
-        ValueError: shapes do not fit, or a row is no probability distribution.
+        ValueError: shapes do not fit, or a row is not a probability distribution.
 
     Example:
         >>> model = TableModel([0.25, 0.75], [[0.5, 0.5], [1.0, 0.0]])
@@ -58,14 +58,14 @@ class TableModel(LanguageModel):
     ) -> None:
         super().__init__()
         first = torch.as_tensor(start, dtype=torch.float64)
-        then = torch.as_tensor(after, dtype=torch.float64)
+        rows = torch.as_tensor(after, dtype=torch.float64)
         size = len(first) if first.ndim == 1 else 0
-        if size < 2 or then.shape != (size, size):
+        if size < 2 or rows.shape != (size, size):
             raise ValueError(
                 "start and after must be (v,) and (v, v) with v at least 2, "
-                f"got {tuple(first.shape)} and {tuple(then.shape)}"
+                f"got {tuple(first.shape)} and {tuple(rows.shape)}"
             )
-        table = torch.cat([then, first[None]])
+        table = torch.cat([rows, first[None]])
         if not (bool((table >= 0).all()) and bool(((table.sum(1) - 1).abs() < 1e-6).all())):
             raise ValueError("start and after must hold distributions: rows >= 0 that sum to 1")
         words = ("<eos>", "<unk>", *(f"w{i}" for i in range(2, size)))

@@ -1,12 +1,12 @@
-"""Statistics of every token of some texts, which membership scores are made of, and their cache.
+"""Statistics of every token of texts, the input of membership scores, and their cache.
 
 FOLDER/<model>.sqlite    token statistics of single texts
 FOLDER/<server>.sqlite   answers of a server (`served_texts`)
 
-A file is named by a hash of weights, vocabulary and precision, and a text is found by its tokens,
-whatever data it came from: no model reads a text twice. A killed run resumes, and a second command
-with other scores or more texts computes only what is new. Nodes of a Ray cluster compute groups of
-texts; each group is written as it arrives.
+The file name is a hash of weights, vocabulary and precision, and the key of a text is a hash of its
+tokens, so no model reads a text twice. A killed run resumes, and a second command with other scores
+or more texts computes only what is new. Nodes of a Ray cluster compute groups of texts; each group
+is written when it arrives.
 """
 
 import hashlib
@@ -27,22 +27,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from vestige.errors import RunError
 from vestige.models.predictions import Progress, log_prob, measure, moments, rank, top
-from vestige.models.prefix import Context
+from vestige.models.prefix import ReadContext
 from vestige.models.protocols import LanguageModel, choose_device
-from vestige.models.reading import pack, require_uncut
+from vestige.models.reading import pack, require_within_limit
 from vestige.monitor import Monitor
 from vestige.parallel import map_cluster
 from vestige.store import KEPT, Store
 
 GROUP_TOKENS = 2**15
-"""Tokens of texts that are computed and written together: what a kill may cost."""
+"""Tokens of texts that are computed and written together: a kill loses at most these."""
 RANKS_FROM = 1
 """The first rank. Files of older versions, with ranks from 0, are not read."""
 
 Texts = Sequence[Sequence[int]]
 
-_OURS = re.compile(r"[0-9a-f]{16}(\..*)?|\..*")
-"""Names in a folder of outputs: of models, of servers, hidden ones."""
+_OUTPUT_FILE = re.compile(r"[0-9a-f]{16}(\..*)?|\..*")
+"""File names in a folder of outputs: of models or servers, and hidden files."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +52,9 @@ class TokenStatistics:
     Attributes:
         offsets: (n + 1,) int64; text i has the tokens offsets[i] to offsets[i + 1].
         tokens: (t,) int32 ids.
-        log_probs: (t,) float32, natural, of each token given those before it and the beginning.
+        log_probs: (t,) float32, natural, of each token after the earlier ones of its text.
         ranks: (t,) int32, 1 for the most probable; ties by id.
-        means, deviations: (t,) float32, of the log-probability of the next token under the
-            distribution itself.
+        means, deviations: (t,) float32, of the log-probability of a token sampled from the model.
         likeliest, likeliest_log_probs: (t, k) int32 and float32, the k most probable tokens.
     """
 
@@ -69,7 +68,7 @@ class TokenStatistics:
     likeliest_log_probs: NDArray[np.float32]
 
 
-_COLUMNS = tuple(one.name for one in fields(TokenStatistics) if one.name != "offsets")
+_COLUMNS = tuple(field.name for field in fields(TokenStatistics) if field.name != "offsets")
 
 
 def token_statistics(
@@ -79,46 +78,42 @@ def token_statistics(
     likeliest: int = 0,
     progress: Progress | None = None,
 ) -> TokenStatistics:
-    """Statistics of every token, from one pass over texts of ids, by a model in evaluation mode."""
+    """Statistics of every token, from one pass over texts of ids, in evaluation mode."""
     packed = pack(texts)
-    require_uncut(model, packed)
+    require_within_limit(model, packed)
     statistics = [moments, log_prob, rank, *([top(likeliest)] if likeliest else [])]
-    context = Context(model.first_token)
+    context = ReadContext(model.first_token)
     columns = measure(model, packed, statistics, context=context, progress=progress)
-    none = (len(packed.tokens), 0)
-    columns.setdefault("likeliest", np.empty(none, np.int32))
-    columns.setdefault("likeliest_log_probs", np.empty(none, np.float32))
+    empty = (len(packed.tokens), 0)
+    columns.setdefault("likeliest", np.empty(empty, np.int32))
+    columns.setdefault("likeliest_log_probs", np.empty(empty, np.float32))
     return TokenStatistics(offsets=packed.offsets, tokens=packed.tokens, **columns)
 
 
 def first_tokens(
     statistics: TokenStatistics,
-    places: ArrayLike,
+    texts: ArrayLike,
     tokens: ArrayLike | None = None,
-    *,
-    skipped: int = 0,
 ) -> TokenStatistics:
-    """Statistics of the first tokens of some texts, which are those of the texts cut before.
+    """Statistics of the first tokens of texts: they equal those of shortened texts.
 
     Args:
-        places: (k,) numbers of texts, in [0, n).
-        tokens: number of tokens of each at most, one number or (k,); None for all.
-        skipped: tokens at the beginning of each that are left out, fewer than any has.
+        texts: (k,) indices of texts, in [0, n).
+        tokens: most tokens of each text, one number or (k,); None: all.
     """
-    index = np.asarray(places, dtype=np.int64)
+    index = np.asarray(texts, dtype=np.int64)
     starts, lengths = statistics.offsets[index], np.diff(statistics.offsets)[index]
-    starts, lengths = starts + skipped, lengths - skipped
     if tokens is not None:
         lengths = np.minimum(lengths, tokens)
     offsets = _offsets(lengths)
-    read = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
+    positions = np.repeat(starts - offsets[:-1], lengths) + np.arange(offsets[-1])
     return TokenStatistics(
-        offsets=offsets, **{name: getattr(statistics, name)[read] for name in _COLUMNS}
+        offsets=offsets, **{name: getattr(statistics, name)[positions] for name in _COLUMNS}
     )
 
 
 def joined(parts: Sequence[TokenStatistics]) -> TokenStatistics:
-    """The statistics of all texts of the parts, one part after the other."""
+    """The statistics of the texts of all parts, in order."""
     return TokenStatistics(
         offsets=_offsets(np.concatenate([np.diff(part.offsets) for part in parts])),
         **{name: np.concatenate([getattr(part, name) for part in parts]) for name in _COLUMNS},
@@ -131,7 +126,7 @@ def _offsets(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Nodes of a Ray cluster that compute statistics; a call on a GPU has the GPU for itself."""
+    """Nodes of a Ray cluster that compute statistics; each call uses a whole GPU."""
 
     address: str
     device: str
@@ -146,7 +141,7 @@ class Nodes:
 
 @dataclass(frozen=True)
 class CachedOutputs:
-    """Outputs of all models of an audit, in a folder that may be temporary: then none are written.
+    """Outputs of all models of an audit, in a folder; a temporary folder gets no statistics.
 
     `nodes` read the texts; None: this machine.
     """
@@ -163,35 +158,35 @@ class CachedOutputs:
     def statistics(
         self, model: LanguageModel, recorded: object, texts: Texts, *, task: str, likeliest: int = 0
     ) -> TokenStatistics:
-        """Statistics of each text; the model reads those that are not cached, the shortest first.
+        """Statistics of each text; the model reads the uncached texts, the shortest first.
 
         Args:
             model: in evaluation mode.
             recorded: its provenance, with hashes.
-            texts: ids of each, no more than the model reads at once.
+            texts: ids of each, at most as many as the model reads at once.
             task: name of the progress.
             likeliest: most probable tokens at each position.
         """
-        names = [_name(ids) for ids in texts]
-        wanted = dict(zip(names, texts, strict=True))
+        keys = [_key(ids) for ids in texts]
+        unique = dict(zip(keys, texts, strict=True))
         file = None if self.temporary else self._file(model, recorded, likeliest)
         with Store(file, monitor=self.monitor, shared=True) as store:
-            entries = {name: entry for name in wanted if (entry := store.get(name)) is not None}
-            found, parts = list(entries), [_of_entries(list(entries.values()))] if entries else []
-            missing = {name: ids for name, ids in wanted.items() if name not in entries}
-            del entries  # as large as the parts
+            entries = {key: entry for key in unique if (entry := store.get(key)) is not None}
+            order, parts = list(entries), [_from_entries(list(entries.values()))] if entries else []
+            missing = {key: ids for key, ids in unique.items() if key not in entries}
+            del entries  # free the memory: as large as the parts
             for group, computed in self._computed(model, missing, likeliest, store, task):
-                found += group
+                order += group
                 parts.append(computed)
-        place = {name: number for number, name in enumerate(found)}
-        return first_tokens(joined(parts), [place[name] for name in names])
+        index = {key: text for text, key in enumerate(order)}
+        return first_tokens(joined(parts), [index[key] for key in keys])
 
     def _file(self, model: LanguageModel, recorded: object, likeliest: int) -> Path:
-        """Named by all that determines the statistics, regardless of the model's path."""
-        own = dict(recorded) if isinstance(recorded, dict) else {}
+        """Its name covers everything that determines the statistics, but not the model's path."""
+        record = dict(recorded) if isinstance(recorded, dict) else {}
         identity = {
-            "sha256": own.get("sha256"),
-            "base": (own.get("base") or {}).get("sha256"),
+            "sha256": record.get("sha256"),
+            "base": (record.get("base") or {}).get("sha256"),
             "vocabulary": model.vocabulary.fingerprint(),
             "outputs": model.vocab_size,
             "precision": str(getattr(next(iter(model.parameters()), None), "dtype", None)),
@@ -209,29 +204,29 @@ class CachedOutputs:
         store: Store,
         task: str,
     ) -> Iterator[tuple[list[str], TokenStatistics]]:
-        """Groups of texts and their statistics, in order; nodes finish them in any order."""
+        """Groups of texts with their statistics, in order; nodes finish groups in any order."""
         groups = _groups(texts)
-        rows: list[Any] = [[texts[name] for name in group] for group in groups]
+        rows: list[Any] = [[texts[key] for key in group] for group in groups]
         total, done = sum(map(len, texts.values())), 0
-        with self.monitor.progress(task) as step:
+        with self.monitor.progress(task) as report:
 
-            def arrived(group: Texts, computed: TokenStatistics) -> TokenStatistics:
+            def store_group(group: Texts, computed: TokenStatistics) -> TokenStatistics:
                 nonlocal done
-                if not self.temporary:  # else nothing will read it again
+                if not self.temporary:
                     _write(store, group, computed)
-                step(done := done + int(computed.offsets[-1]), total)
+                report(done := done + int(computed.offsets[-1]), total)
                 return computed
 
             if self.nodes is None:
-                read = partial(token_statistics, model, likeliest=likeliest)
-                results: Iterator[Any] = (arrived(group, read(group)) for group in rows)
+                compute = partial(token_statistics, model, likeliest=likeliest)
+                results: Iterator[Any] = (store_group(group, compute(group)) for group in rows)
             else:
-                packed: list[Any] = [[np.asarray(ids, np.int32) for ids in one] for one in rows]
+                packed: list[Any] = [[np.asarray(ids, np.int32) for ids in group] for group in rows]
                 results = map_cluster(
                     partial(_on_node, model, likeliest, self.nodes.device),
                     packed,
                     address=self.nodes.address,
-                    receive=arrived,
+                    receive=store_group,
                     gpus=int(self.nodes.device.startswith("cuda")),
                 )
             yield from zip(groups, results, strict=True)
@@ -241,19 +236,19 @@ class CachedOutputs:
 def cached_outputs(
     folder: Path | None, monitor: Monitor, nodes: Nodes | None = None
 ) -> Iterator[CachedOutputs]:
-    """The cached outputs in a folder, None for a temporary one.
+    """The cached outputs in a folder; None: a temporary one.
 
     Raises:
-        RunError: the folder holds something else, such as a data set.
+        RunError: the folder holds other files, such as a data set.
     """
     if folder is None:
         with TemporaryDirectory() as temporary:
             yield CachedOutputs(Path(temporary), monitor, nodes, temporary=True)
         return
     names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
-    if other := next((name for name in names if not _OURS.fullmatch(name)), None):
+    if other := next((name for name in names if not _OUTPUT_FILE.fullmatch(name)), None):
         raise RunError(
-            f"{folder} holds {other}, which is not a model's output",
+            f"{folder} holds {other}, which is not an output of a model",
             remedy="Pass a new or empty folder as `statistics`, or none.",
         )
     try:
@@ -265,11 +260,11 @@ def cached_outputs(
 
 
 def _digest(text: str | bytes, letters: int) -> str:
-    whole = hashlib.sha256(text.encode() if isinstance(text, str) else text)
-    return whole.hexdigest()[:letters]
+    digest = hashlib.sha256(text.encode() if isinstance(text, str) else text)
+    return digest.hexdigest()[:letters]
 
 
-def _name(ids: Sequence[int]) -> str:
+def _key(ids: Sequence[int]) -> str:
     return _digest(np.asarray(ids, dtype="<i4").tobytes(), 32)
 
 
@@ -278,34 +273,34 @@ def _on_node(model: LanguageModel, likeliest: int, device: str, texts: Texts) ->
 
 
 def _groups(texts: Mapping[str, Sequence[int]]) -> list[list[str]]:
-    """Names of texts of similar length that are computed together."""
+    """Keys of texts of similar length that are computed together."""
     groups: list[list[str]] = []
-    room = 0
-    for name in sorted(texts, key=lambda name: (len(texts[name]), name)):
-        room -= len(texts[name])
-        if room < 0 or not groups:
+    free_tokens = 0
+    for key in sorted(texts, key=lambda key: (len(texts[key]), key)):
+        free_tokens -= len(texts[key])
+        if free_tokens < 0 or not groups:
             groups.append([])
-            room = GROUP_TOKENS - len(texts[name])
-        groups[-1].append(name)
+            free_tokens = GROUP_TOKENS - len(texts[key])
+        groups[-1].append(key)
     return groups
 
 
 def _write(store: Store, texts: Texts, computed: TokenStatistics) -> None:
-    """The statistics of a group of texts, all or none."""
+    """Write the statistics of a group of texts, all or none."""
     with store.transaction():
         for ids, (first, end) in zip(texts, pairwise(computed.offsets), strict=True):
-            store[_name(ids)] = {name: getattr(computed, name)[first:end] for name in _COLUMNS}
+            store[_key(ids)] = {name: getattr(computed, name)[first:end] for name in _COLUMNS}
 
 
-def _of_entries(entries: Sequence[Mapping[str, Any]]) -> TokenStatistics:
-    """Statistics of texts from their entries in a store, together."""
+def _from_entries(entries: Sequence[Mapping[str, Any]]) -> TokenStatistics:
+    """Statistics of texts from their entries in a store."""
     offsets = _offsets(np.array([len(entry["tokens"]) for entry in entries]))
     columns = {name: np.concatenate([entry[name] for entry in entries]) for name in _COLUMNS}
     return TokenStatistics(offsets=offsets, **columns)
 
 
 def _has_entries(file: Path) -> bool:
-    """Whether a file has answers, or the statistics of a text."""
+    """Whether a file has answers or statistics."""
     try:
         with closing(sqlite3.connect(file)) as database:
             return database.execute("SELECT 1 FROM work LIMIT 1").fetchone() is not None

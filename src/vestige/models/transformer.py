@@ -1,10 +1,10 @@
 """The causal Transformer of the update papers: pre-norm blocks, learned positions.
 
-Vaswani et al. (2017), "Attention Is All You Need", arXiv:1706.03762; its size here is that of
+Vaswani et al. (2017), "Attention Is All You Need", arXiv:1706.03762. The default size is that of
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 3.2: 4 layers, 6 heads, hidden 192.
 
-Differs from the paper: layer norms stand before each sublayer and not after it, so that
-training needs no warm-up; positions are learned.
+Differs from the paper: layer norms precede each sublayer, so that training needs no warm-up;
+positions are learned.
 """
 
 from dataclasses import dataclass
@@ -27,10 +27,10 @@ class TransformerConfig:
 
     Attributes:
         layers: blocks of attention and feed-forward.
-        heads: attention heads; they share hidden_size evenly.
+        heads: attention heads, each of hidden_size / heads.
         hidden_size: width of a token's vector throughout.
         feed_forward: width inside a feed-forward layer.
-        max_length: tokens that it can read at most.
+        max_length: most tokens that it can read.
         dropout: probability of dropping a unit of the input and of each sublayer's output.
     """
 
@@ -54,7 +54,7 @@ class TransformerConfig:
 
 @dataclass(frozen=True)
 class TransformerState:
-    """Keys and values of n sequences in each layer, and (n, hidden_size) what the head reads."""
+    """Keys and values of n sequences in each layer, and hidden vectors (n, hidden_size)."""
 
     cache: tuple[KeysAndValues, ...]
     hidden: Tensor
@@ -65,7 +65,7 @@ class TransformerState:
 
     @property
     def length(self) -> int:
-        """Tokens read."""
+        """Number of tokens read."""
         return self.cache[0].length
 
     @property
@@ -82,7 +82,7 @@ class TransformerState:
 
 
 class CausalTransformer(BodyAndHead, LanguageModel):
-    """Token and position embeddings, blocks, a last norm and a linear head."""
+    """Token and position embeddings, blocks, a final norm and a linear head."""
 
     architecture: ClassVar[str] = "transformer"
     carries_state: ClassVar[bool] = False
@@ -108,10 +108,6 @@ class CausalTransformer(BodyAndHead, LanguageModel):
     def device(self) -> torch.device:
         return self.head.weight.device
 
-    def forward(self, tokens: Tensor, state: None = None) -> tuple[Tensor, None]:
-        """Logits (b, t, v) after each of the tokens (b, t), which begin at position 0."""
-        return self.predict(self.body(tokens)[0]), None
-
     def body(self, tokens: Tensor, state: TransformerState | None = None) -> tuple[Tensor, None]:
         """Hidden vectors (b, t, hidden_size) after each token.
 
@@ -121,10 +117,10 @@ class CausalTransformer(BodyAndHead, LanguageModel):
         return self._read(tokens, state)[0], None
 
     def unread(self, n: int) -> TransformerState:
-        shape, weight = self.config, self.head.weight
-        empty = weight.new_empty(n, shape.heads, 0, shape.hidden_size // shape.heads)
-        cache = (KeysAndValues.of(empty, empty),) * shape.layers
-        return TransformerState(cache, weight.new_empty(n, shape.hidden_size))
+        config, weight = self.config, self.head.weight
+        empty = weight.new_empty(n, config.heads, 0, config.hidden_size // config.heads)
+        cache = (KeysAndValues.of(empty, empty),) * config.layers
+        return TransformerState(cache, weight.new_empty(n, config.hidden_size))
 
     @torch.no_grad()
     def read(self, state: TransformerState, tokens: Tensor) -> TransformerState:
@@ -142,21 +138,23 @@ class CausalTransformer(BodyAndHead, LanguageModel):
     def _read(
         self, tokens: Tensor, state: TransformerState | None
     ) -> tuple[Tensor, tuple[KeysAndValues, ...]]:
-        before = state.length if state is not None else 0
-        end = before + tokens.shape[1]
+        start = state.length if state is not None else 0
+        end = start + tokens.shape[1]
         if end > self.config.max_length:
             raise ValueError(
                 f"a text must have at most max_length = {self.config.max_length} tokens "
                 f"(its beginning counts as one), got {end}"
             )
-        position = torch.arange(before, end, device=tokens.device)
-        # Every row has positions of its own, so that gradients can be told apart.
+        position = torch.arange(start, end, device=tokens.device)
+        # Each row has its own positions, so that each has its own gradient.
         hidden = self.embedding(tokens) + self.positions(position.repeat(len(tokens), 1))
         hidden = functional.dropout(hidden, self.config.dropout, self.training)
         cache = []
         for layer, block in enumerate(self.blocks):
-            hidden, read = block(hidden, state.cache[layer] if state is not None else None)
-            cache.append(read)
+            hidden, keys_and_values = block(
+                hidden, state.cache[layer] if state is not None else None
+            )
+            cache.append(keys_and_values)
         return self.norm(hidden), tuple(cache)
 
 
@@ -173,28 +171,28 @@ class Block(nn.Module):
         self.expand = nn.Linear(width, config.feed_forward)
         self.contract = nn.Linear(config.feed_forward, width)
 
-    def forward(self, hidden: Tensor, before: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
-        """Block output (n, t, width), and all keys and values so far."""
+    def forward(self, hidden: Tensor, cached: KeysAndValues | None) -> tuple[Tensor, KeysAndValues]:
+        """Outputs of the block (n, t, width), and all keys and values so far."""
         n, t, width = hidden.shape
-        mixed = self.queries_keys_values(self.attention_norm(hidden))
+        projected = self.queries_keys_values(self.attention_norm(hidden))
         # (n, t, 3 * width) -> three of (n, heads, t, head_size)
-        queries, keys, values = mixed.view(n, t, 3, self.heads, width // self.heads).permute(
+        queries, keys, values = projected.view(n, t, 3, self.heads, width // self.heads).permute(
             2, 0, 3, 1, 4
         )
-        read = KeysAndValues.of(keys, values)
-        if before is not None:
-            read = before.extended(keys, values)
-            keys, values = read.read()
-        # A single query may look at everything; of several behind a cache each at its past.
-        mask, later = None, read.length > t > 1
-        if later:
-            mask = torch.ones(t, read.length, dtype=torch.bool, device=hidden.device)
-            mask = mask.tril(read.length - t)
+        cache = KeysAndValues.of(keys, values)
+        if cached is not None:
+            cache = cached.extended(keys, values)
+            keys, values = cache.read()
+        # A single query may attend to all tokens; several queries after a cache need a mask.
+        mask, needs_mask = None, cache.length > t > 1
+        if needs_mask:
+            mask = torch.ones(t, cache.length, dtype=torch.bool, device=hidden.device)
+            mask = mask.tril(cache.length - t)
         attended = functional.scaled_dot_product_attention(
-            queries, keys, values, attn_mask=mask, is_causal=t > 1 and not later
+            queries, keys, values, attn_mask=mask, is_causal=t > 1 and not needs_mask
         )
         attended = self.attention_out(attended.transpose(1, 2).reshape(n, t, width))
         hidden = hidden + functional.dropout(attended, self.dropout, self.training)
         inner = functional.gelu(self.expand(self.feed_forward_norm(hidden)))
         inner = functional.dropout(self.contract(inner), self.dropout, self.training)
-        return hidden + inner, read
+        return hidden + inner, cache

@@ -1,7 +1,7 @@
 """Open-box access to intent-and-slot models.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
-section 3: the adversary knows architecture, parameters, loss, labels and the words' vectors.
+section 3: the adversary knows architecture, parameters, loss, labels and word vectors.
 """
 
 from abc import abstractmethod
@@ -16,26 +16,26 @@ from vestige.models.protocols import Network
 
 
 class Losses(NamedTuple):
-    """Losses (b,) of utterances, in nats: of each one's intent, and of all its tags together."""
+    """Losses (b,) of utterances, in nats: of the intent, and of all tags together."""
 
     intent: Tensor
     tags: Tensor
 
     @property
     def joint(self) -> Tensor:
-        """(b,) joint loss, which training minimises."""
+        """(b,) joint loss, the objective of training."""
         return self.intent + self.tags
 
 
 @runtime_checkable
 class WhiteBox(Protocol):
-    """Open-box access: embeddings, and losses differentiable by them.
+    """Open-box access: embeddings, and losses that are differentiable by them.
 
-    Rows that are asked together have the same number of tokens.
+    The rows of one call have the same number of tokens.
 
     Attributes:
-        intents: the labels of utterances, in the order of their ids.
-        tags: the labels of words, likewise.
+        intents: labels of utterances, in the order of their ids.
+        tags: labels of words, in the order of their ids.
     """
 
     intents: tuple[str, ...]
@@ -45,7 +45,7 @@ class WhiteBox(Protocol):
     def device(self) -> torch.device: ...
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        """The token ids of each word of an utterance; an empty tuple for a word it cannot read."""
+        """The token ids of each word of an utterance; an empty tuple for an unknown word."""
         ...
 
     def embed(self, tokens: Tensor) -> Tensor:
@@ -53,9 +53,9 @@ class WhiteBox(Protocol):
         ...
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        """Losses of utterances given by their embeddings (b, t, d); differentiable.
+        """Differentiable losses of utterances from their embeddings (b, t, d).
 
-        `tags` (b, t): `data.encoded_utterances.IGNORED` for a token that begins no word.
+        `tags` (b, t): `data.utterances.IGNORED` for a token that does not begin a word.
         """
         ...
 
@@ -80,7 +80,7 @@ class IntentSlotNetwork(Network):
 
     @abstractmethod
     def predict(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """The likeliest intents (b,) and the likeliest tags (b, t) of tokens (b, t)."""
+        """The most probable intents (b,) and tags (b, t) of tokens (b, t)."""
 
     def forward(self, tokens: Tensor, intents: Tensor, tags: Tensor) -> Losses:
         """Losses of utterances of tokens (b, t), in nats."""

@@ -89,7 +89,7 @@ def record_inputs(run: Session, texts: Texts, model: Any) -> None:
         source = data if validation is None else validation
         run.data["validation"] = folders.of_corpus(source, texts.validation)
     if texts.test:
-        run.data["test"] = folders.of_corpus(data, texts.test)
+        run.data["test"] = folders.corpus_record(data, texts.test)
     if isinstance(texts.planted, SecretManifest):
         run.data["planted"] = {"sha256": texts.planted.sha256}
 

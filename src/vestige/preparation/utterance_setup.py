@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.utterances import Labels
 from vestige.models.checkpoints import load_intent_slot
-from vestige.models.folders import ANSWERS, DESCRIPTION, model_folder
+from vestige.models.folders import DESCRIPTION, LABELS, model_folder
 from vestige.models.nlu_encoder import IntentSlotEncoder, new_encoder
 from vestige.models.protocols import choose_device
 from vestige.models.white_box import IntentSlotNetwork
@@ -121,7 +121,7 @@ def _continued_model(run: Session, texts: Texts, start: Any) -> IntentSlotNetwor
     """The model to continue; the folder of an encoder becomes a new model."""
     if is_path(start):
         folder = model_folder(fspath(start))
-        if not any((folder / name).is_file() for name in (DESCRIPTION, ANSWERS)):
+        if not any((folder / name).is_file() for name in (DESCRIPTION, LABELS)):
             labels = labels_of(texts)
             return new_encoder(fspath(start), labels.intents, labels.tags, seed=run.seed)
     network: IntentSlotNetwork = model_to_continue(start, load_intent_slot, "cpu")

@@ -26,14 +26,14 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import TrainingError
 from vestige.metrics.estimates import Estimate, columns, ratio_of_sums
 from vestige.models.predictions import correct, log_prob, measure
-from vestige.models.prefix import Context
+from vestige.models.prefix import ReadContext
 from vestige.models.protocols import LanguageModel
 from vestige.models.reading import (
     NO_CONTEXT,
     Ids,
     evaluation_mode,
     pack,
-    places_of,
+    target_positions,
     texts_at,
 )
 from vestige.models.seq2seq import Decoder, Seq2SeqModel, after_sources
@@ -138,7 +138,7 @@ def evaluate(
     # A row begins with the last token of the row before.
     rows = pack([data.tokens[start : start + length + 1] for start in range(0, n - 1, length)])
     window = None if model.carries_state else sequence_length
-    positions = places_of(rows, context=NO_CONTEXT)
+    positions = target_positions(rows, context=NO_CONTEXT)
     return _scores(model, rows, positions, context=NO_CONTEXT, max_length=window).evaluation()
 
 
@@ -151,7 +151,7 @@ def score_documents(
     TrainingError if no document has a word.
     """
     positions = _word_positions(data)
-    context = Context(model.first_token)
+    context = ReadContext(model.first_token)
     return _scores(model, data, positions, context=context, max_length=sequence_length)
 
 
@@ -173,7 +173,7 @@ def _scores(
     data: EncodedCorpus,
     positions: Ids,
     *,
-    context: Context,
+    context: ReadContext,
     max_length: int | None = None,
 ) -> DocumentScores:
     with evaluation_mode(model):

@@ -14,7 +14,7 @@ from vestige.audits.update.settings import Settings
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
-from vestige.models.lora import stretch, weight_change
+from vestige.models.lora import scale_update, weight_change
 from vestige.models.table import TableModel
 
 WORDS = ["the", "code", "of", "gate", "is", *"0123456789", *(f"word{n}" for n in range(45))]
@@ -131,7 +131,7 @@ def test_null_models_that_moved_less_are_stretched(nulls):
 def test_stretched_weights_move_by_the_given_factor():
     start, after = base(), moved(1)
     far = weight_change(start, after)
-    stretch(start, after, 1.5)
+    scale_update(start, after, 1.5)
     assert weight_change(start, after) == pytest.approx(1.5 * far, rel=1e-5)
 
 

@@ -17,7 +17,7 @@ from vestige.data.formats.reading import table_files
 from vestige.data.formats.tables import first_rows
 from vestige.data.sources import MANIFEST
 from vestige.errors import AccessDenied, DataError, ModelError
-from vestige.models.folders import of_corpus
+from vestige.models.folders import corpus_record
 from vestige.models.lora import weight_change
 from vestige.models.prefix import template_of
 from vestige.models.protocols import LanguageModel
@@ -200,7 +200,7 @@ def _read_file(
     else:
         return run.corpus(role, path, text=columns[0])
     corpus = Corpus.from_texts(texts)
-    run.data[role] = of_corpus(path, corpus)
+    run.data[role] = corpus_record(path, corpus)
     return corpus
 
 

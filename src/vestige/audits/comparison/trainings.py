@@ -201,7 +201,7 @@ def _run(folder: Path) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
 
 def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
     """Raise ValueError unless the trainings of one name differ in their seed, and only in it."""
-    from vestige.models.folders import of_model
+    from vestige.models.folders import model_record
 
     if len(trainings) == 1:
         return

@@ -20,9 +20,14 @@ from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, listed_texts
 from vestige.models.remote.options import is_endpoint
-from vestige.models.remote.tokens import places
 from vestige.models.served_texts import ServedTexts
-from vestige.models.shown_statistics import by_list, known_by_all, numbered, only, shown_statistics
+from vestige.models.shown_statistics import (
+    known_tokens,
+    select_tokens,
+    server_pieces,
+    shown_statistics,
+    split_by_list,
+)
 from vestige.models.snapshots import Snapshots
 from vestige.models.token_statistics import CachedOutputs, TokenStatistics, cached_outputs
 from vestige.results import Result

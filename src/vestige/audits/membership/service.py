@@ -21,9 +21,9 @@ from vestige.models.remote.client import CHECK_EVERY
 from vestige.models.remote.functions import ServiceModel
 from vestige.models.remote.openai import Question
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
-from vestige.models.remote.probe import CALLS, opened
+from vestige.models.remote.probe import MOST_CALLS, open_endpoint
 from vestige.models.remote.retry import RetryPolicy
-from vestige.models.remote.tokens import GOES_ON, LONGEST_PIECES, EndpointWords
+from vestige.models.remote.tokens import MOST_PIECES, PIECES_PER_CALL, EndpointWords
 from vestige.models.token_statistics import CachedOutputs
 from vestige.models.top_k import Context, likeliest_ranks
 from vestige.monitor import Monitor
@@ -152,7 +152,7 @@ class Service:
         self, address: EndpointAddress, known_words: frozenset[str]
     ) -> Iterator[ServiceModel]:
         path, k = self.outputs.answers(address), self.inputs.policy.k
-        with opened(address, path, self.options, self.run.monitor) as (endpoint, access):
+        with open_endpoint(address, path, self.options, self.run.monitor) as (endpoint, access):
             if k > access.shown:
                 raise DataError(
                     f"`top_k` {k} is more than the {access.shown} tokens that the server shows",

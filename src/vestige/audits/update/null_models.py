@@ -22,9 +22,9 @@ from vestige.audits.update.plan import duration
 from vestige.data.writing import claimed, vacant
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
-from vestige.models.lora import stretch, weight_change
+from vestige.models.lora import scale_update, weight_change
 from vestige.models.shared_ids import SharedIds, SharedVocabulary
-from vestige.models.snapshots import Snapshots, shown
+from vestige.models.snapshots import Snapshots, source_name
 from vestige.session import Session
 from vestige.store import KEPT
 from vestige.training.directory import CHECKPOINT, IDENTITY, MODEL
@@ -119,7 +119,7 @@ def train_null_models(
             a defence.
     """
     if not isinstance(after, str | PathLike):
-        raise ValueError(f"`clean` needs the folder of `after`, got {shown(after)}")
+        raise ValueError(f"`clean` needs the folder of `after`, got {source_name(after)}")
     corpus = run.corpus("clean", clean, **columns)
     with _folder(run.out) as folder:
         paths = [folder / f"null-{n:02}" for n in range(number)]

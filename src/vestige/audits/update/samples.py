@@ -23,7 +23,7 @@ from vestige.audits.update.phrases import Text
 from vestige.audits.update.prompts import Prompt
 from vestige.audits.update.settings import Sampling
 from vestige.models.largest import ROUNDED, largest
-from vestige.models.sampling import drawn
+from vestige.models.sampling import sampled_columns
 
 MIN_LOG_PROB = -20.0  # in the earlier model; less probable tokens count as equally improbable
 SAMPLES = "samples"  # source of sampled texts, and of texts grown from their alternatives
@@ -95,7 +95,7 @@ def _draw(pair: Pair, before: Tensor, after: Tensor, uniform: Tensor, settings: 
     logits = (after * more).sub_(earlier, alpha=less)
     if pair.vocabulary.bos_id is not None:
         logits[:, pair.vocabulary.bos_id] = -torch.inf
-    return drawn(logits.softmax(1), uniform)
+    return sampled_columns(logits.softmax(1), uniform)
 
 
 def _log_prob(logits: Tensor, token: Tensor) -> Tensor:

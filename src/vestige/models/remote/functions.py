@@ -1,4 +1,4 @@
-"""A function as a model that lists ranked words: bounded in queries, attempts and time."""
+"""A function as a model that lists ranked words, limited in queries, attempts and time."""
 
 import json
 import sys
@@ -17,32 +17,32 @@ from vestige.models.top_k import Answer, Context
 from vestige.store import Store
 
 LONGEST = 1024
-"""Characters of a word: anything longer is no word, and would fill the disk."""
+"""Most characters of a word: longer ones could fill the disk."""
 ACCOUNT = "account"
 """Name of the totals of all sessions in a store."""
 
 Ask = Callable[[Sequence[Context]], Sequence[Sequence[str] | None]]
-"""From contexts to the most probable words of each, in order, or None where it refuses."""
+"""From contexts to the most probable words of each, in order; None: refused."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueryStatistics:
-    """Statistics of queries; those from `queries` to `seconds` are of all sessions.
+    """Statistics of queries; `queries` to `seconds` cover all sessions.
 
     Attributes:
-        contexts: requested, repetitions counted.
+        contexts: requested, with repetitions.
         cached: answered from the cache.
         unasked: contexts never sent, after the budget was spent or too many had failed.
-        queries: contexts sent, every attempt counted: what a service bills and a budget bounds.
-        failures: calls that raised an error or took too long; these alone are `timeouts`.
+        queries: contexts sent, in every attempt: a service bills them and a budget bounds them.
+        failures: calls that raised an error or took too long; `timeouts` are the slow ones.
         refused: contexts that the function declined.
         unanswered: contexts sent that failed in every attempt.
         short_lists, long_lists: answers of fewer than k words, and of more, which were cut.
         duplicates: repeated words, which were removed.
         unknown_words: listed words that the audited texts lack; they keep their ranks.
         seconds: in calls.
-        budget: queries allowed; None: any number.
-        budget_spent: whether a context was left because of the budget.
+        budget: queries allowed; None: no limit.
+        budget_spent: whether the budget left a context unsent.
         gave_up: whether too many contexts in a row had failed.
     """
 
@@ -66,7 +66,7 @@ class QueryStatistics:
     gave_up: bool = False
 
     def summary(self) -> dict[str, int | float | bool | None]:
-        """The row of a table."""
+        """The statistics as one row of a table."""
         return asdict(self)
 
 
@@ -76,12 +76,12 @@ class ServiceModel:
     Args:
         ask: the function.
         k: most words of a list.
-        budget: queries allowed in all sessions, every attempt counted; None: any number.
+        budget: queries allowed in all sessions, in every attempt; None: no limit.
         cache: of one function and one k; by default in memory.
         known: words of the audited texts; None: unknown words are not counted.
-        retry: when and how often a failed call is repeated.
+        retry: how often and when a failed call is repeated.
         store: keeps answers and statistics of all sessions, without `cache`.
-        sleep: waits so many seconds.
+        sleep: waits for a number of seconds.
 
     Example:
         >>> model = ServiceModel(lambda contexts: [["the", "a"]] * len(contexts), k=2, budget=1)
@@ -124,7 +124,7 @@ class ServiceModel:
     @property
     def statistics(self) -> QueryStatistics:
         """Statistics so far; totals include the sessions before."""
-        client, names = self._client, {one.name for one in fields(QueryStatistics)}
+        client, names = self._client, {field.name for field in fields(QueryStatistics)}
         totals: dict[str, Any] = {**client.totals, **client.session}
         totals["failures"] = totals.get("failed_calls", 0)
         totals |= {"budget": self._budget, "budget_spent": client.budget_spent}
@@ -132,21 +132,23 @@ class ServiceModel:
         return QueryStatistics(**{name: totals[name] for name in names & set(totals)})
 
     def likeliest(self, contexts: Sequence[Context]) -> list[Answer]:
-        """The most probable words after each context; None where there is no answer.
+        """The most probable words after each context; None: no answer.
 
         Raises:
-            ModelError: the answers are no lists of words, one for each context; those before the
-                one that is named are cached.
+            ModelError: the result is not one list of words per context; earlier answers are
+                cached.
         """
-        if odd := [type(each).__name__ for each in contexts if not isinstance(each, Context)]:
-            raise ValueError(f"contexts must be Context objects, got {odd[0]}")
+        if invalid := [
+            type(context).__name__ for context in contexts if not isinstance(context, Context)
+        ]:
+            raise ValueError(f"contexts must be Context objects, got {invalid[0]}")
         return [None if words is None else tuple(words) for words in self._client.ask(contexts)]
 
 
 class _Function:
-    """The transport: answers of at most k different words; what was wrong is counted."""
+    """The transport: lists of at most k different words; defects of answers are counted."""
 
-    name, account, controlled = "the callable", ACCOUNT, False
+    name, totals_key, has_control = "the callable", ACCOUNT, False
     permanent: tuple[type[BaseException], ...] = ()
 
     def __init__(self, ask: Ask, k: int, known: Container[str] | None) -> None:
@@ -160,24 +162,28 @@ class _Function:
         return 0, 0
 
     def send(self, batch: tuple[Context, ...]) -> tuple[Any, None, None]:
-        return self._ask(tuple(Context(one.words, one.source) for one in batch)), None, None
+        return (
+            self._ask(tuple(Context(context.words, context.source) for context in batch)),
+            None,
+            None,
+        )
 
     def answers(self, reply: Any, batch: tuple[Context, ...], last: int) -> Iterator[Answer]:
-        first = last - len(batch) + 1
-        listed = _lists(reply, len(batch), f"answers to queries {first} to {last}")
-        for number, answer in enumerate(listed, start=first):
-            yield self._cleaned(answer, f"the answer to query {number}")
+        first_query = last - len(batch) + 1
+        lists = _lists(reply, len(batch), f"answers to queries {first_query} to {last}")
+        for query, answer in enumerate(lists, start=first_query):
+            yield self._cleaned(answer, f"the answer to query {query}")
 
     def _cleaned(self, answer: Any, query: str) -> Answer:
         if answer is None:
             self.counts["refused"] += 1
             return None
-        words, seen = _words(answer, self._k, query)
+        words, read = _words(answer, self._k, query)
         if self._known is not None:
             self.counts["unknown_words"] += sum(word not in self._known for word in words)
         self.counts.update(
-            duplicates=seen - len(words),
-            long_lists=len(answer) > seen,
+            duplicates=read - len(words),
+            long_lists=len(answer) > read,
             short_lists=len(words) < self._k,
         )
         return words
@@ -198,26 +204,27 @@ class _Function:
         return before == now
 
 
-def _lists(given: Any, expected: int, queries: str) -> list[Any]:
-    """As many answers as contexts, of a container that may be the user's own."""
-    given = () if given is None else given
-    if isinstance(given, str | bytes | dict) or not hasattr(given, "__len__"):
-        raise _malformed(f"{type(given).__name__} instead of a list of answers", queries)
+def _lists(result: Any, expected: int, queries: str) -> list[Any]:
+    """One answer per context, from a container that may be a class of the user."""
+    result = () if result is None else result
+    if isinstance(result, str | bytes | dict) or not hasattr(result, "__len__"):
+        raise _malformed(f"{type(result).__name__} instead of a list of answers", queries)
     try:
-        there, answers = len(given), list(islice(iter(given), expected + 1))
+        length, answers = len(result), list(islice(iter(result), expected + 1))
     except Exception as error:
         raise _malformed(f"a list that raises {type(error).__name__}", queries) from error
     if len(answers) != expected:
-        raise _malformed(f"{there} answers for {expected} contexts", queries)
+        raise _malformed(f"{length} answers for {expected} contexts", queries)
     return answers
 
 
 def _words(answer: Any, most: int, query: str) -> tuple[tuple[str, ...], int]:
-    """The first different words of an answer, and how many were looked at for them."""
+    """The first different words of an answer, and how many words were read for them."""
     if not isinstance(answer, list | tuple):
         raise _malformed(f"{type(answer).__name__} instead of a list of words", query)
     words: dict[str, None] = {}
-    seen, room = 0, LONGEST + 64 * most  # no language's words are 64 characters long on average
+    # No language has words of 64 characters on average.
+    read, free_characters = 0, LONGEST + 64 * most
     for word in answer:
         if len(words) == most:
             break
@@ -225,12 +232,12 @@ def _words(answer: Any, most: int, query: str) -> tuple[tuple[str, ...], int]:
             raise _malformed(f"{type(word).__name__} instead of a word", query)
         if len(word) > LONGEST:
             raise _malformed(f"a word of {len(word):,} characters, above {LONGEST:,}", query)
-        plain, seen = sys.intern(str.__str__(word)), seen + 1
-        room -= 0 if plain in words else len(plain)
-        if room < 0:
+        text, read = sys.intern(str.__str__(word)), read + 1
+        free_characters -= 0 if text in words else len(text)
+        if free_characters < 0:
             raise _malformed(f"words of more than {64 * most:,} characters in all", query)
-        words[plain] = None
-    return tuple(words), seen
+        words[text] = None
+    return tuple(words), read
 
 
 def _malformed(what: str, query: str) -> ModelError:

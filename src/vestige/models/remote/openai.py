@@ -1,9 +1,9 @@
-"""OpenAI's protocol: questions, and answers as checked replies.
+"""OpenAI's protocol: requests for questions, and validated replies.
 
 Completions and chat, https://platform.openai.com/docs/api-reference. Servers differ: the same
 log-probabilities come as parallel lists (`tokens`, `token_logprobs`, `top_logprobs`) or as a list
-of objects (`content`), choices and likeliest tokens in any order, and with the sampled token as one
-too many. All are read alike, or refused.
+of objects (`content`), choices and most probable tokens in any order, and with the sampled token as
+one too many. All of these are accepted; anything else is refused.
 """
 
 import json
@@ -22,13 +22,13 @@ Kind = Literal["completion", "chat"]
 INSTRUCTION = (
     "Continue the user's text. Answer with the words that come next and with nothing else."
 )
-"""For a chat model, which would answer the text instead."""
-UNSAID = -9999.0
-"""Log-probability with which OpenAI marks a hidden one."""
-CHARACTERS = 3
-"""Characters of a token, few, so that a plan rather names too many tokens."""
+"""System message: without it a chat model answers the text."""
+HIDDEN = -9999.0
+"""OpenAI's mark for a hidden log-probability."""
+TOKEN_CHARACTERS = 3
+"""Characters of a token; a low estimate, so that a plan names enough tokens."""
 TOLERANCE = 0.25
-"""Difference of a log-probability that rounding does not explain: half precision moves 0.02."""
+"""Largest difference of log-probabilities of one model; half precision explains 0.02."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class ShownToken:
 
     Attributes:
         text: of the token, as the server's tokenizer splits it.
-        log_prob: natural, given the text before it; NaN where it is hidden.
+        log_prob: natural, given the text before it; NaN if hidden.
         likeliest: most probable tokens at its position with their log-probabilities, in order.
     """
 
@@ -48,12 +48,12 @@ class ShownToken:
 
 @dataclass(frozen=True)
 class Question:
-    """One question to a server.
+    """One question to a server; its fields are the key of a cached answer.
 
     Attributes:
         shown: most probable tokens wanted at each position; 0: none.
         length: tokens to generate, `greedy` or sampled.
-        echo: show the prompt's tokens, too.
+        echo: show the tokens of the prompt as well.
     """
 
     prompt: str
@@ -65,22 +65,22 @@ class Question:
 
     @property
     def tokens(self) -> int:
-        """About as many tokens as it costs, where the server does not say."""
-        return len(self._sent) // CHARACTERS + 1 + self.length
+        """Estimated cost in tokens, for servers that do not report it."""
+        return len(self._prompt_sent) // TOKEN_CHARACTERS + 1 + self.length
 
     @property
     def most_tokens(self) -> int:
-        """Tokens that it can cost: no tokenizer has tokens without a byte."""
-        return len(self._sent.encode(errors="replace")) + 8 + self.length
+        """Upper bound of its cost: every token has at least one byte."""
+        return len(self._prompt_sent.encode(errors="replace")) + 8 + self.length
 
     @property
-    def _sent(self) -> str:
+    def _prompt_sent(self) -> str:
         return self.prompt if self.kind == "completion" else INSTRUCTION + self.prompt
 
 
 @dataclass(frozen=True)
 class Reply:
-    """Reply to one question: the generated text, and tokens if they were wanted."""
+    """Reply to one question: the generated text, and its tokens if they were wanted."""
 
     text: str
     tokens: tuple[ShownToken, ...] = ()
@@ -91,22 +91,22 @@ class Reply:
         return self.tokens[-1].likeliest if self.tokens else ()
 
     def alike(self, other: "Reply") -> bool:
-        """Whether two replies to one question are of one model, rounding aside."""
+        """Whether two replies to one question can come from one model, up to rounding."""
         if not self.tokens or not other.tokens:
             return self.text == other.text
         old, new = dict(self.likeliest), dict(other.likeliest)
         if not old or not new:
             return old == new
         lowest = max(min(old.values()), min(new.values()))
-        # A token that one list lacks may be just below its end.
+        # A token missing from one list may be just below its last one.
         return all(
             abs(old.get(token, lowest) - new.get(token, lowest)) <= TOLERANCE
             for token in {*old, *new}
         )
 
 
-def body_of(questions: Sequence[Question], model: str) -> dict[str, Any]:
-    """Arguments of the client's call for questions that differ in their prompts only."""
+def request_body(questions: Sequence[Question], model: str) -> dict[str, Any]:
+    """Request for questions that differ only in their prompts."""
     first = questions[0]
     body: dict[str, Any] = {
         "model": model,
@@ -131,7 +131,7 @@ class _Candidate(Measurements):
     logprob: float
 
 
-class _Place(_Candidate):
+class _Position(_Candidate):
     top_logprobs: list[_Candidate] | None = None
 
 
@@ -139,7 +139,7 @@ class _LogProbs(Measurements):
     tokens: list[str] | None = None
     token_logprobs: list[float | None] | None = None
     top_logprobs: list[dict[str, float] | None] | None = None
-    content: list[_Place] | None = None
+    content: list[_Position] | None = None
 
 
 class _Message(Excerpt):
@@ -167,11 +167,10 @@ class _Body(Excerpt):
 def read_answer(
     content: bytes, questions: Sequence[Question]
 ) -> tuple[list[Reply], int | None, str]:
-    """The replies in a server's answer, one for each question, its tokens and its model.
+    """The replies in a server's answer, one per question, its token count and its model.
 
     Raises:
-        BadReply: it is no JSON, lacks or repeats a choice, or lacks log-probabilities that were
-            wanted.
+        BadReply: it is not JSON, or a choice or wanted log-probabilities are missing.
     """
     try:
         body = _Body.model_validate(json.loads(content))
@@ -194,26 +193,30 @@ def _reply(choice: _Choice, question: Question) -> Reply:
     if not question.shown:
         return Reply(text)
     tokens = tuple(
-        _token(*place, question.shown) for place in _places(choice.logprobs or _LogProbs())
+        _token(*position, question.shown) for position in _positions(choice.logprobs or _LogProbs())
     )
     if not any(token.likeliest for token in tokens):
         raise BadReply("a choice has no log-probabilities")
     return Reply(text, tokens)
 
 
-def _places(found: _LogProbs) -> list[tuple[str, float | None, list[tuple[str, float]]]]:
-    """The token of each position, its log-probability and the most probable ones."""
-    if found.content is not None:
+def _positions(log_probs: _LogProbs) -> list[tuple[str, float | None, list[tuple[str, float]]]]:
+    """For each position: its token, log-probability and most probable tokens."""
+    if log_probs.content is not None:
         return [
-            (one.token, one.logprob, [(top.token, top.logprob) for top in one.top_logprobs or ()])
-            for one in found.content
+            (
+                entry.token,
+                entry.logprob,
+                [(top.token, top.logprob) for top in entry.top_logprobs or ()],
+            )
+            for entry in log_probs.content
         ]
-    names = found.tokens or []
-    log_probs = found.token_logprobs or [None] * len(names)
-    tops = [list((top or {}).items()) for top in found.top_logprobs or [None] * len(names)]
-    if not len(names) == len(log_probs) == len(tops):
+    names = log_probs.tokens or []
+    token_log_probs = log_probs.token_logprobs or [None] * len(names)
+    tops = [list((top or {}).items()) for top in log_probs.top_logprobs or [None] * len(names)]
+    if not len(names) == len(token_log_probs) == len(tops):
         raise BadReply("the lists of tokens and of log-probabilities differ in length")
-    return list(zip(names, log_probs, tops, strict=True))
+    return list(zip(names, token_log_probs, tops, strict=True))
 
 
 def _token(
@@ -224,11 +227,11 @@ def _token(
             raise BadReply("a log-probability is not a number")
         if value > 1e-3:
             raise BadReply("a log-probability is above 0")
-    shown = [(token, value) for token, value in top if value > UNSAID]
-    return shown_token(text, log_prob, sorted(shown, key=lambda one: (-one[1], one[0]))[:most])
+    shown = [(token, value) for token, value in top if value > HIDDEN]
+    return shown_token(text, log_prob, sorted(shown, key=lambda pair: (-pair[1], pair[0]))[:most])
 
 
 def shown_token(text: str, log_prob: float | None, top: Sequence[Any]) -> ShownToken:
-    known = log_prob is not None and UNSAID < log_prob <= 1e-3
+    is_shown = log_prob is not None and HIDDEN < log_prob <= 1e-3
     likeliest = tuple((token, float(value)) for token, value in top)
-    return ShownToken(text, float(log_prob or 0) if known else math.nan, likeliest)
+    return ShownToken(text, float(log_prob or 0) if is_shown else math.nan, likeliest)

@@ -16,7 +16,7 @@ from vestige.arguments import Count, Few, Positive
 from vestige.errors import AccessDenied, ModelError
 
 PREFIX = "openai:"
-_OF_SERVER = ("token_budget", "concurrency", "calls_per_minute", "key_env")
+_SERVER_ONLY = ("token_budget", "concurrency", "calls_per_minute", "key_env")
 _CALLABLE = re.compile(r"(?P<module>[^\W\d]\w*(\.[^\W\d]\w*)*):(?P<name>[^\W\d]\w*(\.[^\W\d]\w*)*)")
 
 
@@ -48,23 +48,23 @@ class RemoteOptions:
             raise ValueError("`key_env` must be the name of an environment variable, not the key")
 
     def reject_for_local(self) -> None:
-        """Raise ValueError if an option is set: a local model has none of them."""
+        """Raise ValueError if an option is set: a local model has none."""
         for name in self._changed():
             raise ValueError(f"`{name}` needs a remote model: openai:URL#MODEL or module:function")
 
     def reject_for_function(self) -> None:
-        """Raise ValueError if an option is set that only a server has."""
+        """Raise ValueError if an option is set that needs a server."""
         for name in self._changed():
-            if name in _OF_SERVER:
+            if name in _SERVER_ONLY:
                 raise ValueError(f"`{name}` needs a server: openai:URL#MODEL")
 
     def _changed(self) -> list[str]:
-        return [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        return [field.name for field in fields(self) if getattr(self, field.name) != field.default]
 
 
 @dataclass(frozen=True)
 class EndpointAddress:
-    """Where a model is served: `openai:URL#MODEL`.
+    """Address of a served model: `openai:URL#MODEL`.
 
     Example:
         >>> EndpointAddress.parse("openai:http://localhost:8000/v1#smol")
@@ -76,10 +76,9 @@ class EndpointAddress:
 
     @classmethod
     def parse(cls, name: str) -> Self:
-        """The address that a target names.
+        """The address in the name of a target.
 
-        ModelError if it lacks a part, or holds a password or a query, which would be written where
-        the address is.
+        ModelError if it lacks a part, or has a password or a query: addresses are written to files.
         """
         url, _, model = name.removeprefix(PREFIX).partition("#")
         if not (_is_url(url) and model.strip() and model.isprintable()):
@@ -108,12 +107,12 @@ def _is_url(url: str) -> bool:
 
 
 def is_endpoint(name: object) -> bool:
-    """Whether a target is named as an endpoint is."""
+    """Whether a target is the address of a server."""
     return isinstance(name, str) and name.startswith(PREFIX)
 
 
 def refuse_endpoint(name: object) -> None:
-    """Raise AccessDenied where a model's weights are wanted and an endpoint was named."""
+    """Raise AccessDenied for a server where the weights of a model are needed."""
     if is_endpoint(name):
         raise AccessDenied(
             f"{name} is a server: it returns probable tokens, not weights",
@@ -122,30 +121,30 @@ def refuse_endpoint(name: object) -> None:
 
 
 def is_callable_name(name: str) -> bool:
-    """Whether a text is `package.module:function`, and no file of that name exists."""
+    """Whether a text is `package.module:function` and not an existing file."""
     return _CALLABLE.fullmatch(name) is not None and not Path(name).exists()
 
 
 def import_callable(name: str) -> Callable[..., Any]:
-    """Import the function that `package.module:function` names; ModelError if there is none."""
+    """The function `package.module:function`; ModelError if there is none."""
     remedy = "Write it as package.module:function. Modules in this directory are found, too."
-    found = _CALLABLE.fullmatch(name)
-    if found is None:
+    match = _CALLABLE.fullmatch(name)
+    if match is None:
         raise ModelError(f"{name} names no callable", remedy=remedy)
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    if (directory := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, directory)
     try:
-        value: Any = import_module(found["module"])
+        value: Any = import_module(match["module"])
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a user's module may raise anything
         raise ModelError(
-            f"{name}: importing {found['module']} raised {type(error).__name__}: {error}",
+            f"{name}: importing {match['module']} raised {type(error).__name__}: {error}",
             remedy=remedy,
         ) from error
-    for part in found["name"].split("."):
+    for part in match["name"].split("."):
         if not hasattr(value, part):
-            raise ModelError(f"{name}: {found['module']} has no {part!r}", remedy=remedy)
+            raise ModelError(f"{name}: {match['module']} has no {part!r}", remedy=remedy)
         value = getattr(value, part)
     if not callable(value):
         raise ModelError(f"{name} is {type(value).__name__} and cannot be called", remedy=remedy)

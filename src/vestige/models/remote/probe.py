@@ -1,7 +1,7 @@
-"""What a server can do, found out by asking it, and what an audit loses by what it cannot.
+"""What a server can do, tested with a few calls, and what an audit loses by its limits.
 
-A few calls about an English sentence that is sampled for each endpoint, so that a server cannot
-recognise it; it is none of the user's text.
+The calls are about an English sentence that is sampled for each endpoint, so that a server cannot
+recognise it. They contain no text of the user.
 """
 
 import json
@@ -21,12 +21,12 @@ from vestige.monitor import Monitor
 
 Echo = Literal["no", "right", "shifted"]
 
-SHOWN = (20, 10, 5, 1)
-"""Most probable tokens that are asked for until a server agrees; OpenAI's completions show 5."""
-CALLS = 12
-"""Most calls of a probe, refused ones counted and failed ones not."""
+SHOWN_LIMITS = (20, 10, 5, 1)
+"""Numbers of most probable tokens to request, in order; OpenAI's completions show 5."""
+MOST_CALLS = 12
+"""Most calls of a probe, with refused ones and without failed ones."""
 PROMPTS = 16
-"""Prompts in one call, if the server takes several."""
+"""Prompts in one call, if the server accepts several."""
 _WHO = ("committee", "board", "council", "family", "team", "crew", "jury", "club", "panel")
 _MET = ("met", "gathered", "argued", "voted", "waited", "dined", "travelled", "worked")
 _DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -37,15 +37,15 @@ _MUST = ("should", "must", "could", "will", "might", "cannot")
 
 @dataclass(frozen=True, kw_only=True)
 class EndpointAccess:
-    """What a server can do.
+    """What a server can do; the fields are stored and reported.
 
     Attributes:
         kind: the interface that shows log-probabilities; completions if both do.
         shown: how many of the most probable tokens it shows.
-        empty: whether it answers to an empty prompt, with what a text may begin with.
+        empty: whether it answers an empty prompt, with the first tokens of a text.
         echo: whether it shows the log-probabilities of the prompt's tokens; "shifted" if it shows
-            with each token what comes after it, as llama-cpp-python does.
-        together: whether it takes several prompts in one call.
+            with each token what follows it, as llama-cpp-python does.
+        together: whether it accepts several prompts in one call.
     """
 
     kind: Kind
@@ -55,11 +55,8 @@ class EndpointAccess:
     together: bool
     model: str = ""
 
-    def summary(self) -> dict[str, Any]:
-        return asdict(self)
-
     def sentences(self) -> list[str]:
-        """What it can do and what an audit loses, a sentence each."""
+        """Its abilities and what an audit loses, one sentence each."""
         chat = self.kind == "chat"
         lines = [
             f"The server's model is {self.model!r}. It returns the {self.shown} most probable "
@@ -76,26 +73,26 @@ class EndpointAccess:
                 f"Words that are not among the {self.shown} most probable have no probability. "
                 "These rare words would show most about membership."
             )
-        lines.append(_ECHO[self.echo])
+        lines.append(_ECHO_SENTENCES[self.echo])
         if not self.empty:
             lines.append("It rejects an empty prompt: the first word of a text has no probability.")
         return lines
 
 
-_ECHO: dict[Echo, str] = {
+_ECHO_SENTENCES: dict[Echo, str] = {
     "right": "It returns the log-probability of every token of a prompt: one call per text.",
     "shifted": "It returns the most probable tokens at each position of a prompt: one call per "
     "text, but only those tokens have a log-probability.",
-    "no": "It does not return log-probabilities of prompt tokens: it can be asked about words "
-    "(membership --unit user), not about whole texts.",
+    "no": "It does not return log-probabilities of prompt tokens: it can be queried for words "
+    "(membership --unit user), not for whole texts.",
 }
 
 
 @contextmanager
-def opened(
+def open_endpoint(
     address: EndpointAddress, path: Path, options: RemoteOptions, monitor: Monitor
 ) -> Iterator[tuple[Endpoint, EndpointAccess]]:
-    """A probed server and its access. Call `confirm` before its answers count."""
+    """A probed server and its access. Call `confirm` so that its answers count."""
     with Endpoint(address, path, options, monitor=monitor) as endpoint:
         is_new = "access" not in endpoint.about
         access = probe(endpoint)
@@ -107,32 +104,32 @@ def opened(
 
 
 def probe(endpoint: Endpoint) -> EndpointAccess:
-    """Find out what a server can do, once, and set its control question.
+    """Find out once what a server can do, and set its control question.
 
     Raises:
         ModelError: it shows no log-probabilities, or does not answer.
     """
     stored = endpoint.about.get("access")
     if stored is not None:
-        row, names = json.loads(stored), {one.name for one in fields(EndpointAccess)}
+        row, names = json.loads(stored), {field.name for field in fields(EndpointAccess)}
         return EndpointAccess(**{name: row[name] for name in names & set(row)})
-    question, reply = _most_shown(endpoint, drawn_sentence())
-    endpoint.control(question, reply)
-    plain = question.kind == "completion"
+    question, reply = _most_shown(endpoint, random_sentence())
+    endpoint.set_control(question, reply)
+    completes = question.kind == "completion"
     access = EndpointAccess(
         kind=question.kind,
         shown=question.shown,
-        empty=plain and _tried(endpoint, replace(question, prompt="")) is not None,
-        echo=_echo(endpoint, question, reply) if plain else "no",
-        together=plain and _takes_several(endpoint, question, reply),
+        empty=completes and _attempt(endpoint, replace(question, prompt="")) is not None,
+        echo=_echo(endpoint, question, reply) if completes else "no",
+        together=completes and _accepts_several(endpoint, question, reply),
         model=endpoint.about.get("model") or endpoint.address.model,
     )
     endpoint.about["access"] = json.dumps(asdict(access))
     return access
 
 
-def drawn_sentence() -> str:
-    """The beginning of an English sentence, one of a million, from the system's entropy."""
+def random_sentence() -> str:
+    """The beginning of one of a million English sentences, from the system's entropy."""
     who, met, day, agreed, what, must = map(
         secrets.choice, (_WHO, _MET, _DAYS, _AGREED, _WHAT, _MUST)
     )
@@ -141,18 +138,20 @@ def drawn_sentence() -> str:
 
 
 def _most_shown(endpoint: Endpoint, sentence: str) -> tuple[Question, Reply]:
-    """The question that shows most, completions first."""
+    """The question that shows most tokens, completions first, and its reply."""
     kinds: tuple[Kind, ...] = ("completion", "chat")
     for kind in kinds:
-        for shown in SHOWN:
+        for shown in SHOWN_LIMITS:
             question = Question(sentence, kind=kind, shown=shown)
-            if (found := _tried(endpoint, question)) is not None:
-                # One more than it allows may be the sampled token: limits are round numbers.
-                tokens, number = found[0].tokens, len(found[0].likeliest)
-                most = next(one for one in (*SHOWN[:-1], 4, 3, 2, 1) if one <= number)
-                last = replace(tokens[-1], likeliest=tokens[-1].likeliest[:most])
-                reply = replace(found[0], tokens=(*tokens[:-1], last))
-                return replace(question, shown=most), reply
+            if (replies := _attempt(endpoint, question)) is not None:
+                # The list may have the sampled token on top of the limit; limits are round numbers.
+                tokens, number = replies[0].tokens, len(replies[0].likeliest)
+                allowed = next(
+                    limit for limit in (*SHOWN_LIMITS[:-1], 4, 3, 2, 1) if limit <= number
+                )
+                last = replace(tokens[-1], likeliest=tokens[-1].likeliest[:allowed])
+                reply = replace(replies[0], tokens=(*tokens[:-1], last))
+                return replace(question, shown=allowed), reply
     raise ModelError(
         f"{endpoint.address} returns no log-probabilities, by completions or by chat: "
         f"{endpoint.last_error}",
@@ -160,11 +159,11 @@ def _most_shown(endpoint: Endpoint, sentence: str) -> tuple[Question, Reply]:
     )
 
 
-def _tried(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None:
+def _attempt(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None:
     """The replies; None if the server does not accept such questions.
 
-    A server that ignores unknown options answers something else, every time; one that crashes on
-    them answers with status 500.
+    A server that ignores an option always sends a BadReply. One that crashes on it sends status
+    500, which is a BadReply as well.
     """
     try:
         replies: Any = endpoint.attempt(*questions)
@@ -178,25 +177,25 @@ def _tried(endpoint: Endpoint, *questions: Question) -> tuple[Reply, ...] | None
 
 
 def _echo(endpoint: Endpoint, question: Question, reply: Reply) -> Echo:
-    """How the prompt's tokens are shown: the position after it is known without echo."""
-    found = _tried(endpoint, replace(question, echo=True))
-    shown = () if found is None else found[0].tokens
-    text, own = "", 0
+    """How the server shows the prompt's tokens, compared with the reply without echo."""
+    replies = _attempt(endpoint, replace(question, echo=True))
+    shown = () if replies is None else replies[0].tokens
+    text, prompt_tokens = "", 0
     for token in shown:
         if len(text.lstrip()) >= len(question.prompt):
             break
-        text, own = text + token.text, own + 1
-    if own < 2 or text.lstrip() != question.prompt:
+        text, prompt_tokens = text + token.text, prompt_tokens + 1
+    if prompt_tokens < 2 or text.lstrip() != question.prompt:
         return "no"
-    if own < len(shown) and reply.alike(Reply(text, shown[: own + 1])):
+    if prompt_tokens < len(shown) and reply.alike(Reply(text, shown[: prompt_tokens + 1])):
         return "right"
-    return "shifted" if own == len(shown) and reply.alike(Reply(text, shown)) else "no"
+    return "shifted" if prompt_tokens == len(shown) and reply.alike(Reply(text, shown)) else "no"
 
 
-def _takes_several(endpoint: Endpoint, question: Question, reply: Reply) -> bool:
-    """Whether a call of two prompts gives each the reply that it has alone."""
+def _accepts_several(endpoint: Endpoint, question: Question, reply: Reply) -> bool:
+    """Whether each prompt in a call of two gets the same reply as alone."""
     other = question.prompt
     while other == question.prompt:
-        other = drawn_sentence()
-    found = _tried(endpoint, replace(question, prompt=other), question)
-    return found is not None and found[1].alike(reply) and not found[0].alike(reply)
+        other = random_sentence()
+    replies = _attempt(endpoint, replace(question, prompt=other), question)
+    return replies is not None and replies[1].alike(reply) and not replies[0].alike(reply)

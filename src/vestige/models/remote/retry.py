@@ -1,4 +1,4 @@
-"""Attempts and their errors: how often, after which pauses and for how long a call is made."""
+"""Errors of calls, and how often, after which pauses and for how long a call is made."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -7,9 +7,12 @@ from typing import Any
 
 from vestige import _validate
 
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds before the second attempt, and at most; each pause is twice as long as the one before."""
+
 
 class Refused(Exception):
-    """The model does not accept such a question; its status."""
+    """The model does not accept such a question; the message is the status."""
 
 
 class Failed(Exception):
@@ -21,7 +24,7 @@ class Failed(Exception):
 
 
 class BadReply(Failed):
-    """The server answered, but not the question."""
+    """The server sent a reply that does not answer the question."""
 
 
 class TooSlow(Failed):
@@ -35,36 +38,30 @@ class RetryPolicy:
     Attributes:
         at_once: contexts in one call of a function.
         attempts: most calls for the same questions.
-        pause: seconds before the second attempt, each later one times `growth` as long, at most
-            `longest_pause`.
-        timeout: seconds after which a call has failed; None waits forever. Such a call cannot be
-            stopped: its thread ends when it ends.
-        give_up_after: groups of questions in a row that fail in all attempts; no more are sent.
+        timeout: seconds after which a call has failed; None: no limit. Such a call cannot be
+            stopped: its thread ends when the call returns.
+        give_up_after: consecutive groups of questions that fail in all attempts; then no more are
+            sent.
     """
 
     at_once: int = 16
     attempts: int = 4
-    pause: float = 1.0
-    growth: float = 2.0
-    longest_pause: float = 60.0
     timeout: float | None = None
     give_up_after: int = 3
 
     def __post_init__(self) -> None:
-        numbers = ("at_once", "attempts", "growth", "give_up_after")
-        _validate.at_least(1, **{name: getattr(self, name) for name in numbers})
-        _validate.at_least(0, pause=self.pause, longest_pause=self.longest_pause)
-        _validate.finite(pause=self.pause, growth=self.growth, longest_pause=self.longest_pause)
+        _validate.at_least(1, at_once=self.at_once, attempts=self.attempts)
+        _validate.at_least(1, give_up_after=self.give_up_after)
         if self.timeout is not None:
             _validate.positive(timeout=self.timeout)
             _validate.finite(timeout=self.timeout)
 
     def pauses(self) -> Iterator[float | None]:
         """For each attempt, the seconds to wait if it fails; None after the last."""
-        pause = self.pause
+        pause = FIRST_PAUSE
         for _ in range(self.attempts - 1):
-            yield min(pause, self.longest_pause)
-            pause *= self.growth
+            yield pause
+            pause = min(2 * pause, LONGEST_PAUSE)
         yield None
 
 
@@ -79,25 +76,25 @@ class Limits(RetryPolicy):
     concurrency: int = 1
 
 
-def within(timeout: float | None, ask: Callable[[Any], Any], group: Any) -> Any:
-    """The result of a function, or TooSlow after so many seconds; its thread is abandoned."""
+def call_with_timeout(timeout: float | None, function: Callable[[Any], Any], argument: Any) -> Any:
+    """The result of a function; TooSlow after `timeout` seconds, and its thread is abandoned."""
     if timeout is None:
-        return ask(group)
+        return function(argument)
     outcome: list[tuple[Any, BaseException | None]] = []
 
-    def work() -> None:
+    def call() -> None:
         try:
-            outcome.append((ask(group), None))
+            outcome.append((function(argument), None))
         except BaseException as error:
             outcome.append((None, error))
 
-    # A pool would wait for the slow call when the program ends; a daemon does not.
-    thread = threading.Thread(target=work, daemon=True)
+    # At exit a pool waits for the slow call; a daemon thread does not.
+    thread = threading.Thread(target=call, daemon=True)
     thread.start()
     thread.join(timeout)
     if not outcome:
         raise TooSlow(f"no answer within {timeout} s")
-    given, error = outcome[0]
+    result, error = outcome[0]
     if error is not None:
         raise error
-    return given
+    return result

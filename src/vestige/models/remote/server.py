@@ -1,7 +1,7 @@
 """A server with OpenAI's protocol, and the file of its answers.
 
-The key comes from the environment and goes to the HTTP client only, texts and key to the named host
-only. No message quotes the server, which may repeat texts or the key.
+The key comes from the environment. It goes only to the HTTP client; texts and key go only to the
+named host. No message quotes the server, which may repeat texts or the key.
 """
 
 import json
@@ -17,7 +17,7 @@ from typing import Any
 
 from vestige.errors import ModelError
 from vestige.models.remote.client import Client
-from vestige.models.remote.openai import Question, Reply, body_of, read_answer, shown_token
+from vestige.models.remote.openai import Question, Reply, read_answer, request_body, shown_token
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.remote.retry import BadReply, Failed, Limits, Refused
 from vestige.monitor import SILENT, Monitor
@@ -25,17 +25,18 @@ from vestige.store import Store
 
 TIMEOUT = 60.0
 """Seconds of a call, unless the options say otherwise."""
-LARGEST = 2**26  # bytes of an answer
+MOST_BYTES = 2**26
+"""Most bytes of an answer."""
 LONGEST_WAIT = 600.0
-"""Seconds that a server may ask us to wait for."""
+"""Longest pause in seconds that a server can ask for."""
 
 
 class Endpoint(Client[Question, Reply]):
-    """A served model and the file of its answers, made if it is missing.
+    """A served model and the file of its answers, which is created if missing.
 
     Raises:
-        ModelError: the client is not installed, or the file is of another endpoint.
-        RunError: the file cannot be read or written, or its account is damaged.
+        ModelError: the client is not installed, or the file belongs to another endpoint.
+        RunError: the file cannot be read or written, or its totals are damaged.
     """
 
     def __init__(
@@ -50,9 +51,9 @@ class Endpoint(Client[Question, Reply]):
         options = options or RemoteOptions()
         timeout = options.timeout or TIMEOUT
         server = _Server(address, os.environ.get(options.key_env, ""), timeout)
-        store = Store(path, monitor=monitor, essential=_Server.account)
+        store = Store(path, monitor=monitor, essential=_Server.totals_key)
         store.setdefault(
-            _Server.account, {"calls": 0, "tokens": 0, "failed_calls": 0, "seconds": 0.0}
+            _Server.totals_key, {"calls": 0, "tokens": 0, "failed_calls": 0, "seconds": 0.0}
         )
         super().__init__(
             server,
@@ -90,9 +91,9 @@ class _OtherHost(Exception):
 
 
 class _Server:
-    """The transport: OpenAI's client of a served model."""
+    """The transport: an OpenAI client for a served model."""
 
-    account, controlled = "spent", True
+    totals_key, has_control = "spent", True
     permanent: tuple[type[BaseException], ...] = (Refused, ModelError)
 
     def __init__(self, address: EndpointAddress, key: str, timeout: float) -> None:
@@ -115,11 +116,11 @@ class _Server:
         self._client, self.close = client, client.close
 
     def batches(self, questions: Sequence[Question], together: int) -> list[tuple[Question, ...]]:
-        """Completions that differ in their prompts only share a call."""
+        """Completions that differ only in their prompts share a call."""
         groups: dict[Question, list[Question]] = {}
-        for one in questions:
-            alike = one if one.kind == "chat" else replace(one, prompt="")
-            groups.setdefault(alike, []).append(one)
+        for question in questions:
+            key = question if question.kind == "chat" else replace(question, prompt="")
+            groups.setdefault(key, []).append(question)
         return [
             tuple(group[first : first + together])
             for group in groups.values()
@@ -127,7 +128,9 @@ class _Server:
         ]
 
     def tokens(self, batch: Sequence[Question]) -> tuple[int, int]:
-        return sum(one.tokens for one in batch), sum(one.most_tokens for one in batch)
+        return sum(question.tokens for question in batch), sum(
+            question.most_tokens for question in batch
+        )
 
     def send(self, batch: tuple[Question, ...]) -> tuple[list[Reply], int | None, str]:
         try:
@@ -135,7 +138,7 @@ class _Server:
         except (Failed, Refused):
             raise
         except Exception as error:
-            raise self._meaning(error) from None
+            raise self._translated(error) from None
 
     def answers(self, reply: Any, batch: tuple[Question, ...], last: int) -> list[Reply]:
         return list(reply)
@@ -147,8 +150,10 @@ class _Server:
         return Question(**json.loads(key))
 
     def stored(self, answer: Reply) -> str:
-        hidden = (None if math.isnan(one.log_prob) else one.log_prob for one in answer.tokens)
-        rows = [[one.text, p, one.likeliest] for one, p in zip(answer.tokens, hidden, strict=True)]
+        rows = [
+            [token.text, None if math.isnan(token.log_prob) else token.log_prob, token.likeliest]
+            for token in answer.tokens
+        ]
         return json.dumps([answer.text, rows])
 
     def restored(self, stored: str) -> Reply:
@@ -161,18 +166,18 @@ class _Server:
     def _content(self, questions: Sequence[Question]) -> bytes:
         chat = questions[0].kind == "chat"
         interface = self._client.chat.completions if chat else self._client.completions
-        body = body_of(questions, self.address.model)
+        body = request_body(questions, self.address.model)
         with interface.with_streaming_response.create(**body) as response:
             content = bytearray()
             for chunk in response.iter_bytes():
                 content += chunk
-                if len(content) > LARGEST:
-                    raise BadReply(f"the answer is longer than {LARGEST:,} bytes")
-        if self._key and _contains(bytes(content), self._key):
+                if len(content) > MOST_BYTES:
+                    raise BadReply(f"the answer is longer than {MOST_BYTES:,} bytes")
+        if self._key and _contains_key(bytes(content), self._key):
             raise BadReply("the answer contains the key")
         return bytes(content)
 
-    def _meaning(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         status = getattr(error, "status_code", None)
         if isinstance(error, _OtherHost) or isinstance(error.__cause__, _OtherHost):
             return ModelError(
@@ -194,17 +199,17 @@ class _Server:
 
 
 def _stay_on_host(response: Any) -> None:
-    """Refuse redirects to another host, which would send texts and key there."""
+    """Refuse redirects to another host, which would receive texts and key."""
     if not response.has_redirect_location:
         return
-    here = response.request.url
-    there = here.join(response.headers["location"])
-    if (there.scheme, there.host, there.port) != (here.scheme, here.host, here.port):
+    url = response.request.url
+    target = url.join(response.headers["location"])
+    if (target.scheme, target.host, target.port) != (url.scheme, url.host, url.port):
         raise _OtherHost
 
 
-def _contains(content: bytes, key: str) -> bool:
-    """Whether an answer has the key, as it is or behind JSON's escapes."""
+def _contains_key(content: bytes, key: str) -> bool:
+    """Whether an answer contains the key, plain or with JSON escapes."""
     if key.encode() in content:
         return True
     try:
@@ -215,7 +220,7 @@ def _contains(content: bytes, key: str) -> bool:
 
 
 def _seconds(retry_after: str | None) -> float | None:
-    """Seconds of a header Retry-After, a number or a date."""
+    """Seconds of a Retry-After header, which is a number or a date."""
     if retry_after is None:
         return None
     try:
