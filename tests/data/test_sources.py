@@ -3,9 +3,8 @@
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.formats.utterances import write_utterances
 from vestige.data.sources import planted_secrets, utterance_parts
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.preparation.plant import plant
 
 SONGS = Utterances.of(

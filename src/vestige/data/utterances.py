@@ -6,15 +6,19 @@ a slot, "I-city" continues it, "O" is outside of all slots.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from vestige import _validate
 from vestige.data.corpus import Corpus, Rows
+from vestige.data.writing import write_text
 from vestige.errors import DataError
 
 _WORDS = pa.large_list(pa.large_string())
@@ -140,6 +144,20 @@ class UtteranceSplits:
         """Parts that exist, by name, in order."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: part for name, part in parts.items() if part is not None}
+
+
+def write_utterances(utterances: Utterances, path: str | Path) -> None:
+    """Write utterances as JSON lines for `read_utterances`, whole or not at all.
+
+    Raises:
+        ValueError: there are no utterances, or the name does not end in `.jsonl`.
+    """
+    path = Path(path)
+    _validate.positive(utterances=len(utterances))
+    if path.suffix != ".jsonl":
+        raise ValueError(f"path must end in .jsonl, got {path.name!r}")
+    rows = (json.dumps(utterance._asdict(), ensure_ascii=False) for utterance in utterances)
+    write_text(path, "".join(f"{row}\n" for row in rows))
 
 
 # Ids of utterances

@@ -13,7 +13,7 @@ import pytest
 
 from tests.data.formats.test_faults import packed
 from vestige.data import files
-from vestige.data.formats import tables
+from vestige.data.formats import reading, tables
 from vestige.data.formats.reading import CORPUS_FORMATS, read_corpus
 from vestige.errors import DataError
 
@@ -137,7 +137,7 @@ def test_what_is_no_file_is_never_opened(ending, tmp_path):
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".txt.gz", ".jsonl.gz"])
 def test_a_line_without_an_end_is_named(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
     start = b'{"text": "' if ".json" in ending else b'"' if ".csv" in ending else b""

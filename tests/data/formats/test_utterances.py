@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.formats.test_faults import packed
-from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.formats.utterances import read_utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.errors import DataError
 
 SAID = [
