@@ -12,7 +12,7 @@ from vestige.data.canaries.utterances import load_secrets
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_lines
 from vestige.data.formats.reading import read_source
-from vestige.data.sources import planting
+from vestige.data.sources import planted_manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
 from vestige.models.checkpoints import save_model
@@ -104,9 +104,9 @@ def test_a_manifest_is_named_by_its_file_or_its_directory(planted):
     own = plant(TEXT, CANARIES, seed=0)[1]
     one, other, expected = (load_canaries(given, vocabulary)[1] for given in (planted, file, own))
     assert one == other == expected
-    assert planting(str(planted)).canaries == own.canaries
-    assert planting(str(planted / "corpus.jsonl")) is None
-    assert planting(str(planted / "nowhere")) is None
+    assert planted_manifest(str(planted)).canaries == own.canaries
+    assert planted_manifest(str(planted / "corpus.jsonl")) is None
+    assert planted_manifest(str(planted / "nowhere")) is None
 
 
 def test_canaries_have_the_ids_of_the_models_vocabulary(planted):

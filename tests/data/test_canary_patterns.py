@@ -66,7 +66,7 @@ def test_a_pattern_has_a_space_of_secrets_and_slots_where_its_unknown_words_are(
     asked = {"intent": "Call", "slot": "x", "candidates": NAMES}
     pattern = SecretPattern.parse("{name} calls {digit:2} now", **asked)
     assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")  # words apart are slots apart
-    assert pattern.places == (0, 2, 3)
+    assert pattern.positions == (0, 2, 3)
     assert pattern.text == "_ calls _ _ now"
 
 
@@ -77,7 +77,7 @@ def test_every_utterance_of_a_pattern_is_well_formed(parts):
     said = pattern.utterance([place[-1] for place in pattern.candidates])
     assert fault(said) is None
     assert len(said.tokens) == len(pattern.words)
-    assert pattern.length == len(pattern.places) == len(pattern.candidates)
+    assert pattern.length == len(pattern.positions) == len(pattern.candidates)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def made(records):
 def parts(records, *args, **options):
     """Where each record goes, beside one more that is always trained on."""
     found = divide(made([*records, ("kept", "nobody")]), *args, keep=[len(records)], **options)
-    rows = zip(found.capped, found.drawn, strict=True)
+    rows = zip(found.within_cap_mask, found.held_out_mask, strict=True)
     return [("held" if out else "trained") if stays else "left" for stays, out in rows][:-1]
 
 
@@ -110,7 +110,7 @@ def test_a_cap_leaves_each_user_the_documents_of_the_smallest_hashes(records, ca
     assert has == {user: min(count, cap) for user, count in had.items()}
     assert len(found.training) + len(found.left_out) == len(corpus)
     more = divide(corpus, 0, most_per_user=cap + 1)
-    assert not (found.capped & ~more.capped).any()
+    assert not (found.within_cap_mask & ~more.within_cap_mask).any()
     beyond = {user for user, count in had.items() if count > cap}
     told = found.summary()
     assert told["left_out_users"] == len(beyond)
@@ -134,8 +134,8 @@ def test_canaries_are_neither_held_out_nor_left_out():
     keep = [3, 9, 60]
     for by_user in (False, True):
         found = divide(corpus, 0.95, by_user=by_user, most_per_user=2, keep=keep)
-        assert found.capped[keep].all()
-        assert not found.drawn[keep].any()
+        assert found.within_cap_mask[keep].all()
+        assert not found.held_out_mask[keep].any()
     with pytest.raises(DataError, match=r"2 planted documents.*contribute 1") as caught:
         divide(corpus, 0, most_per_user=1, keep=keep)
     assert "Allow 2 documents" in caught.value.remedy
@@ -204,8 +204,8 @@ def test_records_are_hashes_of_texts_and_of_who_wrote_them():
     assert READ.held_out.tolist() == [False, False, False, True]
     ann, bob = (name.tobytes() for name in hash_texts(["ann", "bob"]))
     assert [one.tobytes() for one in READ.users] == [ann, NOBODY, bob, ann]
-    assert len(READ.learnt()) == 3
-    assert len(READ.judging()) == 1
+    assert len(READ.training()) == 3
+    assert len(READ.validation()) == 1
 
     assert among(READ.users, READ.users).tolist() == [True, False, True, True]
     assert not among(READ.records, READ.records[:0]).any()

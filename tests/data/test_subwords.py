@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from vestige.data.corpus import Corpus
-from vestige.data.patterns import slow_reason
+from vestige.data.regular_expressions import slow_reason
 from vestige.data.subwords import END_OF_TEXT, SubwordVocabulary, require_sound
 from vestige.data.vocabulary import Vocabulary, load_vocabulary
 from vestige.errors import DataError

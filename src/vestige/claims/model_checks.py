@@ -206,7 +206,7 @@ def _texts_of(manifest: "str | PathLike[str]", sealed: "Manifest") -> list[str]:
     """Texts of the corpus of a manifest without canaries; none if it cannot be read."""
     try:
         corpus = manifest_file(manifest).parent / CORPUS
-        return list(islice(_unplanted(corpus, set(sealed.places)), TEXTS))
+        return list(islice(_unplanted(corpus, set(sealed.copy_positions)), TEXTS))
     except (OSError, ValueError):
         return []
 

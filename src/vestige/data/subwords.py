@@ -27,7 +27,7 @@ from typing import Any, Self
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_object
-from vestige.data.patterns import slow_reason
+from vestige.data.regular_expressions import slow_reason
 from vestige.errors import DataError
 
 FILE = "tokenizer.json"

@@ -44,7 +44,7 @@ def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> 
     if made == "read":
         name = "from_" if continued else "vocabulary"
         raise ValueError(
-            f"`{name}` has a vocabulary of a text with {count:,} of the {len(own.learnt()):,} "
+            f"`{name}` has a vocabulary of a text with {count:,} of the {len(own.training()):,} "
             f"documents of this training. `defence` {defence.name} needs a model that was trained "
             f"on other text. {accept}"
         )

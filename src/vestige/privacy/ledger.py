@@ -262,7 +262,7 @@ def ancestry(
         earlier: its ancestors, oldest first.
         read: what trainings have read, by id; of those that are missing it is unknown.
     """
-    learnt = own.learnt()
+    learnt = own.training()
 
     def share(other: ReadRecords) -> bool:
         texts = bool(among(learnt.records, other.records).any())
@@ -270,7 +270,7 @@ def ancestry(
 
     known = [one for one in earlier if one.id in read]
     shared = [one for one in known if share(read[one.id])]
-    choosing = [one for one in shared if share(read[one.id].judging())]
+    choosing = [one for one in shared if share(read[one.id].validation())]
     unknown = [one for one in earlier if one.id not in read]
     found = Ancestry.of(entry, shared, unknown, choosing=choosing)
     made, count = vocabulary_of(entry.id, entry.vocabulary, own, read)
@@ -288,7 +288,7 @@ def vocabulary_of(
         own: what the training reads; held-out records are not counted.
         read: as for `ancestry`.
     """
-    learnt = own.learnt()
+    learnt = own.training()
     if vocabulary == entry_id:
         return "own", len(learnt)
     if vocabulary == UNKNOWN or vocabulary not in read:

@@ -211,8 +211,8 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> dict[str, Any]:
     for number in range(max(sizes)):
         tried = [number % size for size in sizes]
         pieces = model.read(pattern.utterance(_at(pattern.candidates, tried)).tokens)
-        _check_readable(pieces, dict(zip(pattern.places, tried, strict=True)))
-        for found, place in zip(candidates, pattern.places, strict=True):
+        _check_readable(pieces, dict(zip(pattern.positions, tried, strict=True)))
+        for found, place in zip(candidates, pattern.positions, strict=True):
             found.append(pieces[place][0])
     for size, found in zip(sizes, candidates, strict=True):
         found[size:] = [found[0]] * (len(found) - size)
@@ -224,7 +224,7 @@ def _read(model: WhiteBox, pattern: SecretPattern) -> dict[str, Any]:
                     remedy="Leave one of them out.",
                 )
     starts = [sum(map(len, pieces[:place])) for place in range(len(pieces))]
-    places = [starts[place] for place in pattern.places]
+    places = [starts[place] for place in pattern.positions]
     tokens = [token for piece in pieces for token in piece]
     for place, found in zip(places, candidates, strict=True):
         tokens[place] = found[0]
