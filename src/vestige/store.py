@@ -25,7 +25,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from vestige.data.writing import FULL, PRIVATE_FILE, exclusive, make_directory, replacing_name
+from vestige.data.writing import FULL, PRIVATE_FILE, lock_file, make_directory, replacing_path
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 
@@ -76,7 +76,7 @@ class Store(MutableMapping[str, Any]):
         with ExitStack() as undo:
             undo.push(self._held)
             if path is not None and not shared:
-                self._held.enter_context(exclusive(path))
+                self._held.enter_context(lock_file(path))
             with self._errors():
                 name = None if essential is None else _name(essential)
                 self._db, intact = _opened(path, essential=name)
@@ -275,7 +275,7 @@ def _opened(
     db = _connected(path)
     if path is None or _is_sound(db):
         return db, None
-    with replacing_name(path) as place:
+    with replacing_path(path) as place:
         fresh = _connected(place)
         fresh.execute("BEGIN")
         fresh.executemany(PUT, _intact_rows(db))

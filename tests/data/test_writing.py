@@ -16,17 +16,17 @@ import pytest
 from vestige.data import writing
 from vestige.data.writing import (
     LOCK,
-    alone,
     append_line,
-    claimed,
-    discard,
-    locked,
+    is_vacant,
+    lock_directory,
+    lock_output,
     make_directory,
     new_directory,
+    remove_stale_lock,
     replacing,
-    replacing_name,
+    replacing_path,
     share,
-    vacant,
+    wait_for_lock,
     write_text,
 )
 from vestige.errors import RunError
@@ -86,7 +86,7 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
         run(replacing(path), fail(OSError(errno.ENOSPC, "No space left on device")))
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
     with pytest.raises(FileNotFoundError) as caught:
-        run(replacing_name(path), lambda part: part.read_bytes())
+        run(replacing_path(path), lambda part: part.read_bytes())
     assert caught.value.filename == str(path)  # a part is never named
     assert names(tmp_path) == ["x"]
 
@@ -109,7 +109,7 @@ def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask
 
 
 def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umask):
-    with replacing_name(tmp_path / "weights") as part:
+    with replacing_path(tmp_path / "weights") as part:
         (part.parent / "temporary").write_text("whole")
         (part.parent / "other").write_text("")
         (part.parent / "temporary").replace(part)
@@ -185,8 +185,8 @@ with (replacing if sys.argv[1] == "file" else new_directory)(path) as part:
 HOLD = """
 import sys, time
 from pathlib import Path
-from vestige.data.writing import alone, locked
-with (alone if "alone" in sys.argv else locked)(Path(sys.argv[1])):
+from vestige.data.writing import lock_directory, wait_for_lock
+with (lock_directory if "lock_directory" in sys.argv else wait_for_lock)(Path(sys.argv[1])):
     print("held", flush=True)
     if sys.argv[2] == "forever":
         time.sleep(60)
@@ -256,7 +256,7 @@ def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path
 @pytest.mark.slow
 def test_another_process_waits_until_the_block_ends(tmp_path):
     path = tmp_path / "new" / ".lock"
-    with locked(path):
+    with wait_for_lock(path):
         waiting = process(HOLD, path, "briefly", waits=False)
         other = waiting.__enter__()
         with pytest.raises(subprocess.TimeoutExpired):
@@ -270,30 +270,30 @@ def test_a_killed_process_and_an_error_in_the_block_let_go(tmp_path):
     with process(HOLD, tmp_path / ".lock", "forever") as other:
         other.kill()
     with pytest.raises(KeyError):
-        run(locked(tmp_path / ".lock"), fail(KeyError))
+        run(wait_for_lock(tmp_path / ".lock"), fail(KeyError))
     with process(HOLD, tmp_path / ".lock", "briefly") as other:
         assert other.wait(60) == 0
 
 
 def test_a_directory_that_is_written_says_by_whom(tmp_path):
-    with process(HOLD, tmp_path / "o", "forever", "alone") as other:
+    with process(HOLD, tmp_path / "o", "forever", "lock_directory") as other:
         for said in (rf"process {other.pid}, since 20.*Wait for", "by another process"):
-            with pytest.raises(RunError, match=said), alone(tmp_path / "o"):
+            with pytest.raises(RunError, match=said), lock_directory(tmp_path / "o"):
                 pass
             (tmp_path / "o" / LOCK).write_text("{")
         other.kill()
-    with alone(tmp_path / "o"):
+    with lock_directory(tmp_path / "o"):
         assert re.search(rf'"process": {os.getpid()}\b', (tmp_path / "o" / LOCK).read_text())
     assert names(tmp_path / "o") == []
 
 
 def test_a_process_may_ask_twice_and_holds_to_the_last(tmp_path):
-    with alone(tmp_path):
-        with alone(tmp_path):
+    with lock_directory(tmp_path):
+        with lock_directory(tmp_path):
             pass
-        with process(HOLD, tmp_path, "briefly", "alone", waits=False) as other:
+        with process(HOLD, tmp_path, "briefly", "lock_directory", waits=False) as other:
             assert other.wait(60) == 1
-    with process(HOLD, tmp_path, "briefly", "alone") as other:
+    with process(HOLD, tmp_path, "briefly", "lock_directory") as other:
         assert other.wait(60) == 0
 
 
@@ -301,7 +301,7 @@ def test_a_place_without_locks_is_refused_and_a_lock_follows_no_link(tmp_path, m
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / LOCK).symlink_to(tmp_path / "mine")
-    with pytest.raises(RunError, match="cannot be written"), alone(tmp_path / "o"):
+    with pytest.raises(RunError, match="cannot be written"), lock_directory(tmp_path / "o"):
         pass
     assert (tmp_path / "mine").read_text() == "mine"
 
@@ -309,7 +309,7 @@ def test_a_place_without_locks_is_refused_and_a_lock_follows_no_link(tmp_path, m
         raise OSError(ENOSYS, os.strerror(ENOSYS))
 
     monkeypatch.setattr(filelock.FileLock, "acquire", without)
-    for lock in (alone(tmp_path), locked(tmp_path / "x")):
+    for lock in (lock_directory(tmp_path), wait_for_lock(tmp_path / "x")):
         with pytest.raises(RunError, match="file system without locks"), lock:
             pass
 
@@ -327,9 +327,9 @@ def test_what_could_not_begin_leaves_what_it_found(tmp_path, there):
         raise KeyError
 
     with pytest.raises(KeyError):
-        run(claimed(out, worth=lambda _: False), begin)
+        run(lock_output(out, keep_if=lambda _: False), begin)
     assert out.exists() == there
-    assert vacant(out)
+    assert is_vacant(out)
 
 
 def test_what_is_worth_keeping_or_was_there_is_kept(tmp_path):
@@ -342,17 +342,17 @@ def test_what_is_worth_keeping_or_was_there_is_kept(tmp_path):
 
     for out, worth in ((tmp_path / "worth", True), (tmp_path, False)):
         with pytest.raises(KeyError):
-            run(claimed(out, worth=lambda _, worth=worth: worth), begin(out))
+            run(lock_output(out, keep_if=lambda _, worth=worth: worth), begin(out))
         assert (out / "x").exists()
         assert not (out / LOCK).exists()
 
 
 def test_the_file_of_a_dead_ones_lock_goes_and_that_of_a_living_one_stays(tmp_path):
     path = tmp_path / ".x.lock"
-    discard(path)
+    remove_stale_lock(path)
     with process(HOLD, path, "forever") as other:
-        discard(path)
+        remove_stale_lock(path)
         assert path.exists()
         other.kill()
-    discard(path)
+    remove_stale_lock(path)
     assert names(tmp_path) == []

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from vestige.arguments import ModelLike, ModelsLike
 from vestige.audits.update.nulls import LIKE
 from vestige.audits.update.plan import duration
-from vestige.data.writing import claimed, vacant
+from vestige.data.writing import is_vacant, lock_output
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
 from vestige.models.lora import stretch, weight_change
@@ -134,11 +134,11 @@ def _folder(out: Path | None) -> Iterator[Path]:
             yield Path(temporary)
         return
     folder = out.with_name(f"{out.name}.nulls")
-    with claimed(folder, worth=lambda place: any(place.rglob(CHECKPOINT))):
+    with lock_output(folder, keep_if=lambda place: any(place.rglob(CHECKPOINT))):
         try:
             yield folder
         except (OSError, KeyboardInterrupt) as error:
-            if not vacant(folder):
+            if not is_vacant(folder):
                 error.add_note(KEPT)
             raise
 
