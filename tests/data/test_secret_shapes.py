@@ -100,7 +100,7 @@ def test_size_of_the_space_by_hand(line, size):
 )
 def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
     secret = read_secret(line, 1)
-    every = list(secret.every())
+    every = list(secret.all_texts())
     assert len(every) == len(set(every)) == secret.size
     assert secret.text in every
     generator = np.random.default_rng(1)
@@ -135,7 +135,7 @@ def test_a_part_holds_what_the_secret_has_there(line):
     secret = read_secret(line, 1)
     for part in secret.parts:
         assert part.text == secret.text[part.start : part.end]
-        assert all(own in slot for own, slot in zip(part.own, part.slots, strict=True))
+        assert all(own in slot for own, slot in zip(part.values, part.slots, strict=True))
     for _, form in secret.forms():
         assert all(part.text == form.text[part.start : part.end] for part in form.parts)
     assert all(piece.size >= 100 for piece in secret.pieces())
@@ -146,7 +146,7 @@ def test_a_part_holds_what_the_secret_has_there(line):
 def test_every_date_is_a_day_of_the_calendar(line):
     forms = {"M": "due %d %B %Y", "0": "due %d/%m/%Y", "1": "due %Y-%m-%d"}
     shape = forms["M"] if "May" in line else forms[line[4]]
-    every = list(read_secret(line, 1).every())
+    every = list(read_secret(line, 1).all_texts())
     assert len({datetime.strptime(text, shape) for text in every}) == len(every) == 36_500
 
 
@@ -172,7 +172,7 @@ def test_an_account_number_is_not_a_phone_number(line, kind):
 @pytest.mark.parametrize("line", ["the pass phrase is purple kettle", "{{kidney stone}}", "Pike"])
 def test_words_of_a_list_stand_for_an_unmarked_line(line):
     secret = read_secret(line, 1)
-    assert (secret.kind, secret.drawn) == ("words", False)
+    assert (secret.kind, secret.has_format) == ("words", False)
     assert secret.size >= 1000
     drawn = secret.draw(np.random.default_rng(0))
     assert len(drawn.split()) == len(secret.text.split())

@@ -145,7 +145,7 @@ def _problem(model: NextToken, secret: Secret, limit: int | None) -> str | None:
 def _best(model: NextToken, forms: Sequence[tuple[str, Secret]]) -> Readable:
     """The most probable form; as listed unless that is clearly less probable."""
     name, secret = forms[0]
-    around = [form.having([""] * len(form.parts)) for _, form in forms]
+    around = [form.with_parts([""] * len(form.parts)) for _, form in forms]
     if len(forms) > 1 and any(map(str.isalpha, around[0])):
         bits = text_log_probs(model, model.vocabulary.encode_batch(around)) / -np.log(2)
         best = int(np.argmin(bits))

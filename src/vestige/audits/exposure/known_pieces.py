@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vestige.data.secrets.kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, recognized, splits
+from vestige.data.secrets.kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, recognize, splits
 from vestige.data.secrets.lines import Secret
 from vestige.errors import ModelError
 from vestige.models.protocols import NextToken, length_limit
@@ -64,7 +64,7 @@ def known_parts(model: NextToken, *, seed: int, before: str = "") -> list[Known]
 
 
 def _parts_of(text: str) -> list[Part]:
-    found = recognized(text)
+    found = recognize(text)
     for match in re.finditer(NAME, text):
         if not any(match.start() < part.end and part.start < match.end() for part in found):
             found.append(names(match[0]).at(match.start()))
@@ -101,7 +101,7 @@ def pools(
                 rest = iter(blocks)
                 parts = ["".join(islice(rest, width)) for width in widths]
                 if len(parts) > 1 or parts[0] not in left_out:
-                    found.append(secret.having(parts))
+                    found.append(secret.with_parts(parts))
             # The secret itself and its beginnings, which are always more probable, are left out.
             unique = [text for text in dict.fromkeys(found) if not secret.text.startswith(text)]
             if unique:

@@ -229,7 +229,7 @@ def _measured(
     p = first.p
     if p <= level:  # else the largest is not significant either
         p = max([p, *(_ranked(models, piece, references, generator).p for piece in pieces)])
-    if p <= level and secret.drawn:
+    if p <= level and secret.has_format:
         p = max(p, _among_known(models, secret, known, references, level, generator))
     whole = secret.size <= references
     if whole:
@@ -242,7 +242,7 @@ def _measured(
         "phrase": secret.text,
         "kind": secret.kind,
         "form": one.form,
-        "drawn": secret.drawn,
+        "drawn": secret.has_format,
         "log_perplexity": first.own,
         "space_bits": secret.bits,
         "references": len(first.others),
@@ -258,7 +258,7 @@ def _ranked(
     models: Models, space: Secret, references: int, generator: np.random.Generator
 ) -> _Ranked:
     if space.size <= references:
-        rest = [text for text in space.every() if text != space.text]
+        rest = [text for text in space.all_texts() if text != space.text]
         own, *others = _scored(models, [space.text, *rest]).tolist()
         return _Ranked(own, others, (1 + sum(bits <= own for bits in others)) / space.size)
     more: list[float] = []  # bits of each alternative less those of the secret

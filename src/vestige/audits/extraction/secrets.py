@@ -94,7 +94,7 @@ def _attempt(model: NextToken, one: Readable, part: Part, beam: int) -> dict[str
         "part_tokens": len(ids) - given,
         "given_tokens": given,
         **{name: found[name] for name in ("greedy", "beam_place", "log_prob")},
-        "chance": 1 / part.size if part.drawn else 1.0,
+        "chance": 1 / part.size if part.has_format else 1.0,
     }
 
 

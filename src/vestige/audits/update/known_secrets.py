@@ -110,7 +110,7 @@ def _planted(canaries: Sequence[Canary]) -> Iterator[Secret]:
         slots = tuple((word,) if word == " " else words for word in own)
         sampled = canary.pattern != "given"
         kind = "given" if sampled else "words"
-        part = Part(kind, slots, own, drawn=sampled)
+        part = Part(kind, slots, own, has_format=sampled)
         yield Secret(canary.phrase, (part,), number)
 
 

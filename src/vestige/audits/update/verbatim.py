@@ -114,7 +114,7 @@ def verbatim(
 def _uniform(secret: Secret) -> Secret | None:
     """The secret with only the parts varying that may be uniform: no names, no words."""
     parts = [
-        part if part.kind in UNIFORM_KINDS else part.alone(part.random)
+        part if part.kind in UNIFORM_KINDS else part.varying(part.random)
         for part in secret.parts
         if part.kind in UNIFORM_KINDS or part.random
     ]
