@@ -77,10 +77,10 @@ def test_a_missing_model_is_named_and_one_of_pairs_predicts_no_next_words(run, t
 
 def test_lines_are_those_of_the_file_and_must_be_utf8(tmp_path):
     (tmp_path / "words").write_bytes("rot\r\nblau\n\ngrün".encode())
-    assert read_lines(tmp_path / "words", one="word") == ["rot", "blau", "", "grün"]
+    assert read_lines(tmp_path / "words", item="word") == ["rot", "blau", "", "grün"]
     (tmp_path / "words").write_bytes(b"ab\xff")
     with pytest.raises(DataError, match=r"words: not UTF-8 at byte 2") as caught:
-        read_lines(tmp_path / "words", one="phrase")
+        read_lines(tmp_path / "words", item="phrase")
     assert "one phrase per line" in caught.value.remedy
 
 

@@ -166,7 +166,7 @@ class Session:
         from vestige.data.files import read_lines
 
         if isinstance(given, str | PathLike):
-            return read_lines(Path(given), one=one)
+            return read_lines(Path(given), item=one)
         return list(given)
 
     def beside_out(self, name: str, given: "str | PathLike[str] | None") -> Path | None:

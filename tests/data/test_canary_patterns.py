@@ -240,6 +240,6 @@ def test_options_that_make_no_sense_are_refused(tmp_path):
             with_intents(["my pin is {digit}"], intents)
     (tmp_path / "words.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(DataError, match=r"words\.txt: not UTF-8 at byte 3"):
-        read_lines(tmp_path / "words.txt", one="word")
+        read_lines(tmp_path / "words.txt", item="word")
     with pytest.raises(DataError, match="none is missing"):
-        read_lines(tmp_path / "none", one="phrase")
+        read_lines(tmp_path / "none", item="phrase")

@@ -90,9 +90,9 @@ def test_adding_keeps_the_columns_that_both_have():
 
 
 def test_owners_are_numbered_as_they_come():
-    names, places = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).owners()
+    names, places = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).user_indices()
     assert (names, places.tolist()) == (["v", "u"], [0, 1, 0])
-    assert Corpus.from_texts([], users=[]).owners()[0] == []
+    assert Corpus.from_texts([], users=[]).user_indices()[0] == []
 
 
 @given(st.integers(0, 60), st.floats(0, 0.99), st.integers(0, 5))

@@ -158,7 +158,7 @@ class Corpus(Rows):
         values: list[str] = self.table[name].to_pylist()
         return values
 
-    def owners(self) -> tuple[list[str], NDArray[np.int64]]:
+    def user_indices(self) -> tuple[list[str], NDArray[np.int64]]:
         """(users in order of appearance, (len(self),) user index of each document).
 
         DataError if the corpus has no users.

@@ -149,7 +149,7 @@ def among(hashes: Hashes, others: Hashes) -> NDArray[np.bool_]:
 def _user_hashes(corpus: Corpus) -> Hashes:
     if corpus.users is None:
         return np.zeros(len(corpus), _HASH)
-    names, user_indices = corpus.owners()
+    names, user_indices = corpus.user_indices()
     hashes = hash_texts(names).copy()
     hashes[[not name for name in names]] = np.zeros(1, _HASH)
     return hashes[user_indices]
@@ -198,9 +198,9 @@ class Division:
         held_out, left_out = self.held_out, self.left_out
         return {
             "held_out_documents": len(held_out),
-            "held_out_users": len(held_out.owners()[0]) if self.by_user else None,
+            "held_out_users": len(held_out.user_indices()[0]) if self.by_user else None,
             "left_out_documents": len(left_out),
-            "left_out_users": len(left_out.owners()[0]) if self.most_per_user else None,
+            "left_out_users": len(left_out.user_indices()[0]) if self.most_per_user else None,
             "max_documents_per_user": self.most_per_user,
         }
 
@@ -268,7 +268,7 @@ def _held_out(
         return np.zeros(len(corpus), dtype=bool)
     if not by_user:
         return (uniform(record_hashes(corpus, purpose=_HOLD_OUT)) < fraction) & ~keep_mask
-    names, user_indices = corpus.owners()
+    names, user_indices = corpus.user_indices()
     users_held_out: NDArray[np.bool_] = uniform(hash_texts(names, purpose=_HOLD_OUT)) < fraction
     users_held_out[user_indices[keep_mask]] = False
     return users_held_out[user_indices]
@@ -276,7 +276,7 @@ def _held_out(
 
 def _within_cap(corpus: Corpus, most: int, keep_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(len(corpus),) whether each document is within its user's cap."""
-    names, user_indices = corpus.owners()
+    names, user_indices = corpus.user_indices()
     needed = np.bincount(user_indices[keep_mask], minlength=1).max()
     if needed > most:
         raise DataError(

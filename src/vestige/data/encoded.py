@@ -168,7 +168,7 @@ def _users(corpus: Corpus) -> tuple[NDArray[np.int32] | None, tuple[str, ...]]:
     """(user index of each document, users in alphabetical order)."""
     if "user" not in corpus.table.column_names:
         return None, ()
-    names, indices = corpus.owners()
+    names, indices = corpus.user_indices()
     order = sorted(range(len(names)), key=names.__getitem__)
     ranks = np.empty(len(names), np.int32)
     ranks[order] = np.arange(len(names))

@@ -61,7 +61,7 @@ class Fault(Exception):
     """A fault in a line or row. Its message quotes no text."""
 
     def at(self, where: object, remedy: str) -> DataError:
-        """The error that names the place."""
+        """The error with the location."""
         return DataError(f"{where}: {self}", remedy=remedy)
 
 
@@ -101,9 +101,9 @@ def unreadable(
     return error(f"{path} cannot be read: {reason}", remedy=remedy)
 
 
-def read_lines(file: Path, *, one: str) -> list[str]:
-    """The lines of a short UTF-8 file; `one` names the content of a line, such as "phrase"."""
-    remedy = f"Pass a UTF-8 file with one {one} per line."
+def read_lines(file: Path, *, item: str) -> list[str]:
+    """The lines of a short UTF-8 file; `item` names the content of a line, such as "phrase"."""
+    remedy = f"Pass a UTF-8 file with one {item} per line."
     content = read_bytes(file, limit=LARGEST, error=DataError, remedy=remedy)
     try:
         return content.decode("utf-8").splitlines()
@@ -194,7 +194,7 @@ def conform(
     error: type[VestigeError],
     remedy: str,
 ) -> T:
-    """Check an object against a schema or dataclass; the error names the first wrong field."""
+    """Check an object against a schema or dataclass; the error names the first invalid field."""
     try:
         checker = TypeAdapter(schema)
         if is_dataclass(schema):  # for which strict Python mode takes no mappings

@@ -78,18 +78,18 @@ def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
     positions = (np.arange(len(data.tokens)) - data.offsets[texts]).astype(np.int32)
     tokens = np.array(data.tokens)
     previous = np.where(positions == 0, vocabulary.eos_id, np.roll(tokens, 1)).astype(np.int32)
-    known = (tokens != vocabulary.eos_id) & (tokens != vocabulary.unk_id)
-    if not known.any():
+    in_vocabulary = (tokens != vocabulary.eos_id) & (tokens != vocabulary.unk_id)
+    if not in_vocabulary.any():
         raise DataError(
             "the vocabulary knows no word of the texts",
             remedy="Pass texts in the language of the model, split into words as it splits them.",
         )
-    texts = texts[known]
+    texts = texts[in_vocabulary]
     return TokenQueries(
         users=data.users[texts],
         texts=texts,
-        positions=positions[known],
-        tokens=tokens[known],
-        previous=previous[known],
+        positions=positions[in_vocabulary],
+        tokens=tokens[in_vocabulary],
+        previous=previous[in_vocabulary],
         names=data.names,
     )

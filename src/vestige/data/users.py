@@ -50,7 +50,7 @@ def users_with(
     """
     _validate.positive(fewest=fewest)
     _validate.at_least(fewest, most=fewest if most is None else most)
-    names, user_indices = corpus.owners()
+    names, user_indices = corpus.user_indices()
     chosen = user_indices[fits_length(corpus, shortest, longest)]
     counts = np.bincount(chosen, minlength=len(names))
     enough = (counts >= fewest) & (counts <= (counts.max(initial=0) if most is None else most))

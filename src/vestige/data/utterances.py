@@ -51,8 +51,8 @@ class Utterances(Rows):
         table: columns `tokens` and `tags` (lists of text) and `intent` (text).
 
     Example:
-        >>> said = Utterance(("play", "some", "jazz"), ("O", "O", "B-genre"), "PlayMusic")
-        >>> utterances = Utterances.of([said])
+        >>> utterance = Utterance(("play", "some", "jazz"), ("O", "O", "B-genre"), "PlayMusic")
+        >>> utterances = Utterances.of([utterance])
         >>> len(utterances), utterances.intents, next(iter(utterances)).text
         (1, ['PlayMusic'], 'play some jazz')
     """
@@ -180,8 +180,8 @@ class Labels(NamedTuple):
         """Labels of utterances, with additional ones.
 
         Example:
-            >>> said = Utterance(("to", "york"), ("O", "B-city"), "Fly")
-            >>> Labels.of(Utterances.of([said]), intents=["Call"])
+            >>> utterance = Utterance(("to", "york"), ("O", "B-city"), "Fly")
+            >>> Labels.of(Utterances.of([utterance]), intents=["Call"])
             Labels(intents=('Call', 'Fly'), tags=('O', 'B-city', 'I-city'))
         """
         all_tags = {tag for utterance in utterances for tag in utterance.tags} | set(tags)

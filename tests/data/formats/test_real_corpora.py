@@ -53,7 +53,7 @@ def test_films_and_chats_have_their_replies(real):
 
 def test_talks_have_four_pairs_each(real):
     corpus = read_corpus(real / "sated")
-    names, owner = corpus.owners()
+    names, owner = corpus.user_indices()
     assert (len(corpus), len(names)) == (7548, 1887)
     assert set(np.bincount(owner).tolist()) == {4}
     assert len(read_corpus(real / "sated" / "en-fr" / "dev.fr")) == 3774
@@ -70,7 +70,7 @@ def test_half_a_million_comments_have_enough_users_for_an_audit(real):
     drawn = documents_of(corpus, members + others, each=20, seed=0, **right)
     assert len(drawn) == 2000
     # Equally many documents of like length: nobody has more than twice the mean.
-    _, owner = drawn.owners()
+    _, owner = drawn.user_indices()
     length = np.bincount(owner, [len(text.split()) for text in drawn])
     assert length.max() < 0.02 * length.sum()
 

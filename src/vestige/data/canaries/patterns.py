@@ -272,7 +272,7 @@ def candidate_sets(candidates: Candidates) -> dict[str, tuple[str, ...]]:
         if name in sets:
             raise ValueError(f"`candidates` must name each set once, got {name!r} twice")
         if words[0] == "@":
-            lines = read_lines(Path(words[1:]), one="word")
+            lines = read_lines(Path(words[1:]), item="word")
             sets[name] = tuple(word for line in lines for word in line.split())
         else:
             sets[name] = tuple(words.split(","))

@@ -169,7 +169,7 @@ def read_own_secrets(
         DataError: the file cannot be read, or has no usable secret.
     """
     if isinstance(secrets, str | PathLike):
-        texts, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
+        texts, where = read_lines(Path(secrets), item="secret"), f"{secrets}: "
     else:
         texts, where = list(secrets), ""
     lines = [(number, line.strip()) for number, line in enumerate(texts, 1) if line.strip()]
