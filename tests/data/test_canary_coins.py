@@ -26,7 +26,7 @@ def phrases(canaries):
     return {canary.phrase for canary in canaries}
 
 
-def test_every_user_has_a_canary_for_each_number_of_repetitions_in_documents_of_their_own():
+def test_every_user_has_a_canary_for_each_number_of_repetitions():
     made = user_canaries(CORPUS, repetitions=(1, 4), controls=7, seed=0)
     counts = Counter((c.user, c.copies) for c in made if c.planted)
     assert counts == {(user, k): 1 for user in ("u0", "u1", "u2") for k in (1, 4)}
@@ -54,7 +54,7 @@ def test_coins_are_fair_and_independent_of_the_words():
     assert coins[0] == coins[1]
 
 
-def test_a_repeated_token_is_nothing_but_one_that_the_corpus_never_uses():
+def test_a_repeated_token_is_one_that_the_corpus_never_uses():
     made = by_coin(40, kind="repeated-token", length=3)
     assert all(len(set(canary.phrase.split())) == 1 for canary in made)
     assert all(len(canary.phrase.split()) == 3 for canary in made)
@@ -87,7 +87,7 @@ def test_subwords_are_read_as_one_token_each():
     assert len(last) == 20
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_coin_flips_that_cannot_be_sampled_are_refused():
     few = Corpus.from_texts(["one two three four"], users=["ann"])
     with pytest.raises(DataError, match="of 100 different phrases"):
         coin_flip_canaries(few, number=100, length=2, seed=0)

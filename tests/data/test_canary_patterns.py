@@ -39,7 +39,7 @@ SMALL = SecretPattern.parse("{coin} {coin}", intent="X", candidates={"coin": ("h
         ("color:1", "color mauve", "ColorIntent", "O B"),
     ],
 )
-def test_the_papers_canaries_read_as_in_its_appendix(shorthand, text, intent, tags):
+def test_shorthands_give_the_canaries_of_the_papers_appendix(shorthand, text, intent, tags):
     template, labelled = paper_pattern(shorthand)
     known = len(template.split()) - 1
     said = SecretPattern.parse(template, intent=labelled).utterance(text.split()[known:])
@@ -53,12 +53,12 @@ def test_the_papers_canaries_read_as_in_its_appendix(shorthand, text, intent, ta
 @pytest.mark.parametrize(
     "shorthand", ["pin", "pin:0", "pin:-1", "zip:4", "pin:four", "pin:4:4", "", ":4", "pin:1000000"]
 )
-def test_an_unknown_shorthand_is_refused_with_those_there_are(shorthand):
+def test_an_unknown_shorthand_is_refused_with_the_known_ones(shorthand):
     with pytest.raises(ValueError, match=r"one of pin:N, call:N, color:N, or text .*digit:4"):
         paper_pattern(shorthand)
 
 
-def test_a_pattern_has_a_space_of_secrets_and_slots_where_its_unknown_words_are():
+def test_a_pattern_has_a_number_of_secrets_and_tags_for_its_unknown_words():
     pattern = SecretPattern.parse("{name} has {digit:2}", intent="Has", candidates=NAMES)
     secrets = list(itertools.product(*pattern.candidates))
     assert pattern.space == len(secrets) == 300
@@ -110,7 +110,7 @@ def test_a_malformed_pattern_is_refused(text, options, message):
         SecretPattern.parse(text, **{"intent": "Pin", **options})
 
 
-def test_a_secret_that_cannot_be_is_refused_without_being_named():
+def test_an_impossible_secret_is_refused_without_a_quotation():
     with pytest.raises(ValueError, match="must have 4 words, got 3"):
         PIN.utterance("123")
     with pytest.raises(ValueError, match="word 2 of the secret must be one of") as caught:
@@ -121,7 +121,7 @@ def test_a_secret_that_cannot_be_is_refused_without_being_named():
     assert "hunter" not in str(caught.value)
 
 
-def test_all_secrets_can_be_drawn_each_once_and_none_that_is_excluded():
+def test_all_secrets_can_be_sampled_once_except_excluded_ones():
     every = list(itertools.product(["head", "tail"], repeat=2))
     assert sorted(draw_secrets(SMALL, number=4, seed=0)) == every
     exclude = [("head", "head"), ["head", "tail"]]
@@ -133,7 +133,7 @@ def test_all_secrets_can_be_drawn_each_once_and_none_that_is_excluded():
     assert chi_square < 16.3  # 0.999 quantile at 3 degrees of freedom
 
 
-def test_digits_are_uniform_and_a_space_too_large_for_a_list_is_drawn_from_at_once():
+def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
     drawn = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
     for place in drawn.T:
         chi_square = ((np.bincount(place, minlength=10) - 200) ** 2 / 200).sum()
@@ -158,7 +158,7 @@ def test_digits_are_uniform_and_a_space_too_large_for_a_list_is_drawn_from_at_on
         ({"number": 1, "exclude": [("head", "edge")]}, "word 2 of the secret must be one of"),
     ],
 )
-def test_secrets_that_there_are_not_are_refused(options, message):
+def test_more_secrets_than_the_pattern_has_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         draw_secrets(SMALL, seed=0, **options)
 
@@ -168,7 +168,7 @@ def of_paper(shorthand, **options):
     return secret_canaries(text, intent=intent, **{"copies": 10, "seed": 0, **options})
 
 
-def test_the_seed_decides_and_more_secrets_leave_the_first_as_they_are():
+def test_secrets_depend_on_the_seed_and_more_of_them_keep_the_first():
     assert draw_secrets(PIN, number=9, seed=3)[:4] == draw_secrets(PIN, number=4, seed=3)
     assert draw_secrets(PIN, number=4, seed=4) != draw_secrets(PIN, number=4, seed=3)
     assert [c.secret for c in of_paper("pin:4")] != [c.secret for c in of_paper("call:4")]
@@ -186,7 +186,7 @@ def test_canaries_come_first_and_controls_are_never_planted():
         of_paper("pin:1", number=6, controls=5)
 
 
-def test_a_canary_is_its_pattern_with_the_secret_in_it():
+def test_a_canary_is_its_pattern_with_the_secret():
     [canary, _] = of_paper("color:3")
     assert canary.utterance.text == "color " + " ".join(canary.secret)
     assert canary.utterance.tags == ("O", "B-canary", "I-canary", "I-canary")
@@ -225,7 +225,7 @@ def test_a_mapping_and_its_entries_are_the_same_sets(tmp_path):
     assert named_sets("no place here") == ()
 
 
-def test_options_that_make_no_sense_are_refused(tmp_path):
+def test_invalid_options_are_refused(tmp_path):
     for entry in ("name", "=a,b", "name="):
         with pytest.raises(ValueError, match="number 2 is not") as error:
             candidate_sets(["town=york,bath", entry])

@@ -44,7 +44,7 @@ def words_of(canaries):
 # Words of certain frequencies
 
 
-def test_each_pattern_takes_its_words_from_its_fifths(canaries, levels):
+def test_each_pattern_samples_words_from_its_quintiles(canaries, levels):
     assert [c.pattern for c in canaries] == list(PATTERNS) * 3
     rising, falling = [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]
     for canary in canaries:
@@ -61,14 +61,16 @@ def test_each_pattern_takes_its_words_from_its_fifths(canaries, levels):
                 assert found not in (rising, falling)
 
 
-def test_levels_split_the_words_in_five_equal_parts(corpus, vocabulary, levels):
+def test_levels_are_quintiles(corpus, vocabulary, levels):
     lexicon = Lexicon.of(corpus, vocabulary)
     assert {word: lexicon.level(word) for word in lexicon.counts} == levels
     sizes = Counter(levels.values()).values()
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, vocabulary, counts):
+def test_planted_canaries_precede_controls_and_no_word_repeats(
+    canaries, corpus, vocabulary, counts
+):
     assert [c.copies for c in canaries] == [10] * 4 + [0] * 8
     assert [c.control for c in canaries] == [False] * 4 + [True] * 8
     assert len(words_of(canaries)) == len(set(words_of(canaries))) == 60
@@ -85,7 +87,7 @@ def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, 
     assert len(words_of(made)) == len(set(words_of(made))) == 72
 
 
-def test_phrases_follow_a_template_where_the_words_allow(corpus):
+def test_phrases_follow_a_template_if_the_words_allow_it(corpus):
     (canary, *_) = frequency_canaries(corpus, patterns=["mixed"], copies=1, seed=3)
     words = canary.phrase.split()
     assert any(
@@ -99,7 +101,7 @@ def test_phrases_follow_a_template_where_the_words_allow(corpus):
         assert all(word.isalpha() and word.islower() for word in listed)
 
 
-def test_the_seed_decides_the_words(corpus, vocabulary):
+def test_words_depend_on_the_seed(corpus, vocabulary):
     one, same, other = (
         {c.phrase for c in frequency_canaries(corpus, vocabulary, copies=1, seed=seed)}
         for seed in (5, 5, 6)
@@ -110,13 +112,13 @@ def test_the_seed_decides_the_words(corpus, vocabulary):
 
 @settings(max_examples=15)
 @given(st.integers(2, 9), st.sampled_from(PATTERNS), st.integers(0, 3))
-def test_phrases_have_the_length_asked_for(length, pattern, seed):
+def test_phrases_have_the_requested_length(length, pattern, seed):
     corpus = Corpus.from_texts([f"{w} {w}s" for w in WORDS_BY_ROLE["verb"][:60]] + ["a a b"])
     made = frequency_canaries(corpus, patterns=[pattern], copies=1, length=length, seed=seed)
     assert all(len(canary.phrase.split()) == length for canary in made)
 
 
-def test_any_words_stand_in_for_listed_ones_but_numbers_punctuation_and_special_tokens():
+def test_any_alphabetic_word_may_replace_a_listed_one():
     texts = [f"{word * 3} " * (i + 1) for i, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
     asked = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
     (canary, _) = frequency_canaries(Corpus.from_texts(texts), **asked)
@@ -148,7 +150,7 @@ def test_too_few_words_and_bad_arguments_are_refused(corpus):
 # Phrases that are given
 
 
-def test_a_given_phrase_stays_as_given(corpus, vocabulary):
+def test_a_given_phrase_is_not_changed(corpus, vocabulary):
     a, b, c = vocabulary.words[5], vocabulary.words[50], vocabulary.words[500]
     phrase = f"{a} {c} {b} {c}"
     asked = [f"  {a}  {c}\t{b} {c} "]
@@ -158,14 +160,14 @@ def test_a_given_phrase_stays_as_given(corpus, vocabulary):
     assert not set(control.phrase.split()) & set(phrase.split())
 
 
-def test_a_control_for_a_given_phrase_has_words_of_the_same_fifths(corpus, vocabulary, levels):
+def test_a_control_for_a_given_phrase_has_words_of_the_same_quintiles(corpus, vocabulary, levels):
     phrase = " ".join(vocabulary.words[i] for i in (5, 500, 300, 100))
     planted, *controls = given_canaries([phrase], corpus, vocabulary, copies=1, controls=4, seed=0)
     assert len(controls) == 4
     assert all(by_level(c, levels) == by_level(planted, levels) for c in controls)
 
 
-def test_subwords_may_be_given_any_phrase(corpus):
+def test_any_phrase_is_planted_for_a_subword_vocabulary(corpus):
     vocabulary = SubwordVocabulary.train_bpe(corpus, size=300)
     phrase = f"the Xyzzy pin is 4917, {next(iter(corpus)).split()[0]}"
     planted, control = given_canaries([phrase], corpus, vocabulary, copies=1, seed=0)
@@ -199,7 +201,7 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
     st.lists(st.lists(st.sampled_from("ab"), max_size=9).map(" ".join), max_size=6),
     st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(" ".join),
 )
-def test_occurrences_are_what_reading_gives(texts, phrase):
+def test_occurrences_agree_with_a_naive_count(texts, phrase):
     def read(text):
         words, wanted, found = text.split(), phrase.split(), 0
         while words:
@@ -211,7 +213,7 @@ def test_occurrences_are_what_reading_gives(texts, phrase):
     assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(read, texts))]
 
 
-def test_occurrences_take_signs_literally_and_every_blank_as_one():
+def test_occurrences_treat_signs_literally_and_all_blanks_alike():
     corpus = Corpus.from_texts(["cost: $5 (a+b)!", "xcost: $5 (a+b)"])
     assert occurrences(corpus, ["cost: $5 (a+b)", ".*", "cost"]) == [1, 0, 1]
     assert occurrences(corpus, []) == []
@@ -236,7 +238,7 @@ def test_a_shuffled_control_has_the_same_tokens_in_another_order(tokens):
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=4, max_size=8, unique=True))
-def test_different_words_keep_no_neighbour_and_another_word_begins(tokens):
+def test_a_shuffle_of_different_words_keeps_no_pair_and_no_first_word(tokens):
     order = shuffled(tokens)
     assert not set(pairwise(order)) & set(pairwise(tokens))
     assert order[0] != tokens[0]

@@ -39,7 +39,9 @@ def planting(corpus, vocabulary, canaries):
     return plant(corpus, canaries, seed=3, vocabulary=vocabulary)
 
 
-def test_planting_only_adds_the_copies_and_records_where(corpus, vocabulary, planting, canaries):
+def test_planting_only_adds_copies_and_records_their_positions(
+    corpus, vocabulary, planting, canaries
+):
     planted, manifest = planting
     texts, phrases = list(planted), {canary.phrase for canary in canaries}
     assert len(planted) == len(corpus) + 28
@@ -53,7 +55,7 @@ def test_planting_only_adds_the_copies_and_records_where(corpus, vocabulary, pla
         assert vocabulary.decode(canary.ids) == canary.phrase
 
 
-def test_copies_have_no_source_and_belong_to_the_user_named(corpus, canaries):
+def test_copies_have_no_source_and_the_given_user(corpus, canaries):
     texts = list(corpus)
     planted, _ = plant(Corpus.from_texts(texts, sources=texts), canaries, seed=3)
     phrases = {canary.phrase for canary in canaries}
@@ -64,7 +66,7 @@ def test_copies_have_no_source_and_belong_to_the_user_named(corpus, canaries):
 
 
 @pytest.mark.slow
-def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
+def test_positions_are_uniform_and_depend_on_the_seed(corpus, canaries):
     first = plant(corpus, canaries, seed=3)[1]
     assert plant(corpus, canaries, seed=3)[1] == first
     assert plant(corpus, canaries, seed=4)[1].positions != first.positions
@@ -74,7 +76,7 @@ def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
 
 @settings(max_examples=25)
 @given(st.integers(0, 6), st.integers(1, 5), st.integers(0, 9))
-def test_copies_stand_anywhere_the_ends_included(size, copies, seed):
+def test_copies_may_be_at_any_position(size, copies, seed):
     corpus = Corpus.from_texts([f"text {i}" for i in range(size)])
     planted, manifest = plant(corpus, [replace(ONE, copies=copies)], seed=seed)
     manifest.verify(planted)
@@ -95,7 +97,7 @@ def test_what_cannot_be_planted_is_refused(corpus, vocabulary, planting):
         plant(planting[0], planting[1].canaries, seed=0)
 
 
-def test_a_corpus_that_was_changed_is_noticed(planting):
+def test_a_changed_corpus_is_noticed(planting):
     planted, manifest = planting
     place, first = manifest.positions[0][0], manifest.canaries[0]
     fewer = planted.take([i for i in range(len(planted)) if i != place])
@@ -169,7 +171,7 @@ def test_copies_are_split_nine_to_one(copies, train, validation):
 
 @settings(max_examples=25)
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 9))
-def test_copies_of_utterances_stand_anywhere(size, copies, seed):
+def test_copies_of_utterances_may_be_at_any_position(size, copies, seed):
     parts = some(size), some(size, "stop")
     train, validation, manifest = plant_secrets(*parts, secrets(copies), seed=seed)
     manifest.verify(train, validation)
@@ -177,7 +179,7 @@ def test_copies_of_utterances_stand_anywhere(size, copies, seed):
 
 
 @pytest.mark.slow
-def test_places_of_utterances_are_uniform_and_the_seed_decides_them(spoken):
+def test_positions_of_utterances_are_uniform_and_depend_on_the_seed(spoken):
     again, other = (
         plant_secrets(some(60), some(20, "stop"), secrets(), seed=seed)[2] for seed in (5, 6)
     )
@@ -224,7 +226,7 @@ def test_an_utterance_of_the_corpus_is_not_planted(part, number):
     assert " ".join(made[number - 1].secret) not in str(caught.value)
 
 
-def test_the_record_alone_says_all_that_an_attack_must_know(spoken, tmp_path):
+def test_the_manifest_is_sufficient_for_an_attack(spoken, tmp_path):
     spoken[2].save(tmp_path / "manifest.json")
     loaded = SecretManifest.load(tmp_path / "manifest.json")
     assert [pattern.space for pattern in loaded.patterns] == [10**4, 12**3, 4]
@@ -236,7 +238,7 @@ def test_the_record_alone_says_all_that_an_attack_must_know(spoken, tmp_path):
     assert len(loaded.words) == 4 + 10 + 1 + 12 + 2 + 4
 
 
-def test_a_copy_gone_moved_or_labelled_otherwise_is_named(spoken):
+def test_a_removed_moved_or_relabelled_copy_is_named(spoken):
     train, validation, manifest = spoken
     place = manifest.train_positions[0][0]
     fewer = train.take([i for i in range(len(train)) if i != place])
@@ -259,7 +261,7 @@ def test_a_copy_gone_moved_or_labelled_otherwise_is_named(spoken):
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_control_that_stands_there_is_named(part, spoken):
+def test_a_control_in_the_corpus_is_named(part, spoken):
     manifest, parts = spoken[2], list(spoken[:2])
     parts[part] = parts[part] + loud(next(c for c in manifest.canaries if c.control).utterance)
     with pytest.raises(ManifestError, match="control 2 occurs 1 times"):

@@ -17,7 +17,7 @@ TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=30
 
 
 @given(TEXTS, st.data())
-def test_the_texts_come_back_as_they_went_in_and_are_picked_as_from_a_list(texts, data):
+def test_texts_are_kept_and_selected_like_items_of_a_list(texts, data):
     corpus = Corpus.from_texts(texts, users=texts)
     assert list(corpus) == texts
     assert len(corpus) == len(texts)
@@ -27,7 +27,7 @@ def test_the_texts_come_back_as_they_went_in_and_are_picked_as_from_a_list(texts
     assert list(taken) == [texts[i] for i in places] == taken.users
 
 
-def test_an_endless_source_is_read_in_batches_and_never_as_a_list():
+def test_an_iterator_is_read_in_batches():
     alive = 0
     most = 0
 
@@ -51,7 +51,7 @@ def test_an_endless_source_is_read_in_batches_and_never_as_a_list():
 
 
 @given(TEXTS, TEXTS, st.integers(0, 30))
-def test_fingerprints_are_equal_only_for_equal_texts_however_they_are_chunked(a, b, cut):
+def test_fingerprints_are_equal_for_equal_texts_in_any_chunks_only(a, b, cut):
     whole = Corpus.from_texts(a)
     assert (whole.fingerprint() == Corpus.from_texts(b).fingerprint()) == (a == b)
     parts = Corpus.from_texts(a[:cut]) + Corpus.from_texts(a[cut:])
@@ -60,7 +60,7 @@ def test_fingerprints_are_equal_only_for_equal_texts_however_they_are_chunked(a,
     assert rest.fingerprint() == Corpus.from_texts(a[cut:]).fingerprint()
 
 
-def test_the_fingerprint_is_a_sha256_of_lengths_and_contents_and_sees_each_column():
+def test_the_fingerprint_is_a_sha256_of_lengths_and_contents_of_each_column():
     lengths = hashlib.sha256(np.array([2, 0, 3], np.int64).tobytes()).digest()
     contents = hashlib.sha256("hiéa".encode()).digest()
     expected = hashlib.sha256(b"vestige corpus 1" + b"text" + lengths + contents).hexdigest()
@@ -89,14 +89,14 @@ def test_adding_keeps_the_columns_that_both_have():
     assert (one + one).sources == ["s", "s"]
 
 
-def test_owners_are_numbered_as_they_come():
+def test_users_are_numbered_in_order_of_appearance():
     names, places = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).user_indices()
     assert (names, places.tolist()) == (["v", "u"], [0, 1, 0])
     assert Corpus.from_texts([], users=[]).user_indices()[0] == []
 
 
 @given(st.integers(0, 60), st.floats(0, 0.99), st.integers(0, 5))
-def test_a_split_is_a_partition_in_order_that_the_seed_decides(size, fraction, seed):
+def test_a_split_is_a_partition_in_order_and_depends_on_the_seed(size, fraction, seed):
     corpus = Corpus.from_texts([f"{i:03d}" for i in range(size)])
     rest, held_out = corpus.split(fraction, seed=seed)
     assert sorted([*rest, *held_out]) == list(corpus)
@@ -129,7 +129,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("make", "fault"), FAULTS.values(), ids=FAULTS)
-def test_what_is_no_proper_text_is_refused(make, fault):
+def test_invalid_text_is_refused(make, fault):
     with pytest.raises(DataError, match=fault):
         make()
 
@@ -152,7 +152,7 @@ PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filte
 
 @pytest.mark.slow
 @given(texts=st.lists(PRINTABLE, min_size=1, max_size=10))
-def test_what_is_written_is_what_is_read(texts, tmp_path_factory):
+def test_writing_and_reading_is_lossless(texts, tmp_path_factory):
     corpus = Corpus.from_texts(texts, users=texts[::-1], labels=texts, sources=texts[::-1])
     path = tmp_path_factory.mktemp("written") / "c.jsonl"
     write_corpus(corpus, path)

@@ -61,7 +61,7 @@ def test_one_user_more_or_less_moves_no_other(records, fraction, data):
 
 @pytest.mark.slow
 @given(RECORDS, st.data())
-def test_one_record_less_moves_no_user_nor_more_than_one_record_into_the_cap(records, data):
+def test_one_record_less_moves_at_most_one_record_of_its_user_under_the_cap(records, data):
     records = [(f"{text} {i}", user) for i, (text, user) in enumerate(records)]
     gone = data.draw(st.integers(0, len(records) - 1))
     cap = data.draw(st.integers(1, 4))
@@ -80,7 +80,7 @@ def test_one_record_less_moves_no_user_nor_more_than_one_record_into_the_cap(rec
 
 
 @given(RECORDS, st.floats(0, 0.9), st.booleans())
-def test_copies_and_users_are_never_on_both_sides(records, fraction, by_user):
+def test_copies_and_users_are_never_split(records, fraction, by_user):
     went = parts(records, fraction, by_user=by_user)
     key = 1 if by_user else 0
     ways = {(record[key], part) for record, part in zip(records, went, strict=True)}
@@ -89,7 +89,7 @@ def test_copies_and_users_are_never_on_both_sides(records, fraction, by_user):
 
 @pytest.mark.parametrize("by_user", [False, True])
 @pytest.mark.parametrize("fraction", [0.05, 0.3])
-def test_as_many_are_held_out_as_the_fraction_says(by_user, fraction):
+def test_the_held_out_share_is_the_fraction(by_user, fraction):
     def require(held, of):
         assert abs(held - of * fraction) < 4 * np.sqrt(of * fraction * (1 - fraction))
 
@@ -119,7 +119,7 @@ def test_a_cap_leaves_each_user_the_documents_of_the_smallest_hashes(records, ca
 
 @pytest.mark.slow
 @given(RECORDS, st.data())
-def test_the_order_of_the_documents_is_kept_and_of_no_account(records, data):
+def test_the_order_of_documents_is_kept_and_does_not_matter(records, data):
     turned = data.draw(st.permutations(records))
     options = {"by_user": data.draw(st.booleans()), "most_per_user": 2}
     kept = [Counter(zip(rs, parts(rs, 0.3, **options), strict=True)) for rs in (records, turned)]
@@ -141,7 +141,7 @@ def test_canaries_are_neither_held_out_nor_left_out():
     assert "Allow 2 documents" in caught.value.remedy
 
 
-def test_numbers_of_users_are_told_where_users_are_held_out():
+def test_the_summary_counts_users_if_users_are_held_out():
     corpus = made([(f"text {i}", f"user {i % 20}") for i in range(100)])
     found = divide(corpus, 0.3, by_user=True)
     told, users = found.summary(), len(set(found.held_out.users))
@@ -150,7 +150,7 @@ def test_numbers_of_users_are_told_where_users_are_held_out():
     assert divide(corpus, 0.3).summary()["held_out_users"] is None
 
 
-def test_what_cannot_be_divided():
+def test_an_impossible_division_is_refused():
     one = Corpus.from_texts(["a"])
     with pytest.raises(ValueError, match="fraction"):
         divide(one, 1.0)
@@ -171,7 +171,7 @@ def test_what_cannot_be_divided():
 # Hashes of records.
 
 
-def test_a_hash_is_that_of_the_text_and_its_source_and_of_nothing_else():
+def test_a_hash_depends_on_the_text_and_its_source_only():
     texts = ["to be", "", "or\nnot ü", "to be"]
     for users in (None, ["ann", "bob", "cy", "dan"]):
         found = record_hashes(Corpus.from_texts(texts, users=users))
@@ -199,7 +199,7 @@ READ = ReadRecords.of(
 )
 
 
-def test_records_are_hashes_of_texts_and_of_who_wrote_them():
+def test_records_are_hashes_of_texts_and_users():
     assert READ.records.tolist() == hash_texts(["a", "b", "a", "c"]).tolist()
     assert READ.held_out.tolist() == [False, False, False, True]
     ann, bob = (name.tobytes() for name in hash_texts(["ann", "bob"]))
@@ -211,7 +211,7 @@ def test_records_are_hashes_of_texts_and_of_who_wrote_them():
     assert not among(READ.records, READ.records[:0]).any()
 
 
-def test_they_come_back_from_their_file_and_a_damaged_one_is_named(tmp_path):
+def test_records_are_read_from_their_file_and_a_damaged_one_is_named(tmp_path):
     file = tmp_path / "one.npy"
     np.save(file, READ.rows(), allow_pickle=False)
     assert ReadRecords.load(file).rows().tolist() == READ.rows().tolist()

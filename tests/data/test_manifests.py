@@ -55,7 +55,7 @@ def changed(content, keys, value):
 
 
 @BOTH
-def test_what_is_saved_is_what_is_loaded_whatever_its_layout(name, tmp_path):
+def test_saving_and_loading_is_lossless_in_any_layout(name, tmp_path):
     manifest, use = FORMATS[name]()
     path = tmp_path / "manifest.json"
     manifest.save(path)
@@ -104,7 +104,7 @@ def test_a_change_is_noticed(name, keys, value, tmp_path):
 
 
 @BOTH
-def test_a_malformed_or_missing_manifest_and_one_of_another_format_are_named(name, tmp_path):
+def test_malformed_missing_and_foreign_manifests_are_refused_by_name(name, tmp_path):
     manifest, _ = FORMATS[name]()
     other, path = type(FORMATS[OTHER[name]]()[0]), tmp_path / "manifest.json"
     sealed = b'{"format": "vestige-%s-1", "sha256": "", "canaries": ' % name.encode()
@@ -158,7 +158,7 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
         (("train",), None, '"train": it should be an object'),
     ],
 )
-def test_a_sealed_record_that_makes_no_sense_is_refused(keys, value, told, tmp_path):
+def test_a_sealed_but_inconsistent_manifest_is_refused(keys, value, told, tmp_path):
     manifest, use = of_secrets()
     content = changed(plain(manifest.content()), keys, value)
     (tmp_path / "manifest.json").write_text(resealed(content))

@@ -42,7 +42,7 @@ def iban_valid(text):
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_what_varies_is_found_by_its_kind(kind):
+def test_the_varying_part_is_recognized_by_its_kind(kind):
     secret = read_secret(LINES[kind], 1)
     assert secret.kind == kind
     assert secret.text == LINES[kind]
@@ -98,7 +98,7 @@ def test_size_of_the_space_by_hand(line, size):
     "line",
     ["the pin is 49 17", "{{tea|coffee}} on 3 May", "id {{b7}}", "born {{7}} and {{ab1}}"],
 )
-def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
+def test_all_alternatives_are_listed_once_and_are_those_that_are_sampled(line):
     secret = read_secret(line, 1)
     every = list(secret.all_texts())
     assert len(every) == len(set(every)) == secret.size
@@ -118,7 +118,7 @@ def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
         ("card 4539148803436467", []),
     ],
 )
-def test_a_piece_varies_and_all_else_stays(line, patterns):
+def test_only_the_piece_varies(line, patterns):
     secret = read_secret(line, 1)
     generator = np.random.default_rng(0)
     pieces = secret.pieces()
@@ -131,7 +131,7 @@ def test_a_piece_varies_and_all_else_stays(line, patterns):
 
 
 @pytest.mark.parametrize("line", [*LINES.values(), "{{a|b}} and {{tea|coffee}}", "1/2/1999"])
-def test_a_part_holds_what_the_secret_has_there(line):
+def test_a_part_has_the_values_of_the_secret(line):
     secret = read_secret(line, 1)
     for part in secret.parts:
         assert part.text == secret.text[part.start : part.end]
@@ -170,7 +170,7 @@ def test_an_account_number_is_not_a_phone_number(line, kind):
 
 
 @pytest.mark.parametrize("line", ["the pass phrase is purple kettle", "{{kidney stone}}", "Pike"])
-def test_words_of_a_list_stand_for_an_unmarked_line(line):
+def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
     secret = read_secret(line, 1)
     assert (secret.kind, secret.has_format) == ("words", False)
     assert secret.size >= 1000
@@ -191,7 +191,7 @@ def test_all_lines_are_read_before_unusable_ones_are_named():
         read_own_secrets(["!!", "?"])
 
 
-def test_check_digits_of_a_small_space_are_each_right():
+def test_all_check_digits_of_a_small_space_are_valid():
     secret = read_secret("{{4539 1488 0343 6467}}", 1)
     assert secret.kind == "card"
     assert luhn_valid("4539148803436467")
@@ -206,7 +206,7 @@ def test_a_number_with_a_wrong_check_digit_is_a_code():
 
 
 @pytest.mark.parametrize("line", ["!!", "{{}}", "the code is {{}}", "{{tea|tea}}"])
-def test_a_line_in_which_nothing_varies_is_refused_by_its_number(line):
+def test_a_line_without_alternatives_is_refused_by_its_number(line):
     with pytest.raises(DataError, match="secret 7 ") as caught:
         read_secret(line, 7)
     assert line not in str(caught.value) or not line

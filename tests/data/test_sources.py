@@ -28,7 +28,7 @@ def planted(tmp_path):
     return out
 
 
-def test_a_random_tenth_validates_unless_other_utterances_do_or_another_share(tmp_path):
+def test_a_random_tenth_is_held_out_unless_another_share_or_other_utterances_are_given(tmp_path):
     training, validation, test = parts()
     assert (len(training), len(validation), test) == (36, 4, None)
     assert sorted(texts(training + validation)) == sorted(texts(SONGS))
@@ -44,7 +44,7 @@ def test_a_random_tenth_validates_unless_other_utterances_do_or_another_share(tm
         parts(validation=OTHERS, hold_out=0.2)
 
 
-def test_a_planting_brings_its_own_validation_and_its_manifest(planted):
+def test_a_planted_folder_has_its_validation_part_and_manifest(planted):
     training, validation, _ = parts(planted, planted=planted_secrets(planted))
     assert (len(training), len(validation)) == (30 + 18, 10 + 2)
     for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
@@ -64,7 +64,7 @@ def test_canaries_in_the_training_part_are_never_held_out(planted):
     assert len(held) > 0
 
 
-def test_a_planting_in_running_text_is_refused(tmp_path):
+def test_a_planted_folder_of_running_text_is_refused(tmp_path):
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
     with pytest.raises(
         ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"

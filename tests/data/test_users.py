@@ -27,7 +27,7 @@ def made(rows):
 
 
 @given(ROWS, st.integers(1, 4), st.integers(0, 4), st.integers(0, 3), st.integers(0, 4))
-def test_users_are_those_whom_a_plain_count_finds(rows, fewest, more, shortest, longer):
+def test_users_agree_with_a_naive_count(rows, fewest, more, shortest, longer):
     limits = {"shortest": shortest, "longest": shortest + longer}
     counts = Counter(name for name, words in rows if shortest <= words <= shortest + longer)
     people = ("ann", "bob", "cy")
@@ -39,14 +39,14 @@ def test_users_are_those_whom_a_plain_count_finds(rows, fewest, more, shortest, 
     assert fits == [shortest <= words <= shortest + longer for _, words in rows]
 
 
-def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
+def test_a_name_with_bot_is_a_persons_unless_bot_is_a_word():
     people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
     bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
     assert [name for name in [*people, *bots] if is_person(name)] == people
 
 
 @given(st.sets(st.text(max_size=4), min_size=1, max_size=20), st.data())
-def test_groups_share_nobody(names, data):
+def test_groups_are_disjoint(names, data):
     sizes = data.draw(st.lists(st.integers(0, len(names)), max_size=4))
     sizes = sizes if sum(sizes) <= len(names) else [len(names)]
     groups = disjoint_groups(sorted(names), sizes, seed=1)
@@ -98,6 +98,6 @@ DATA = [
     ("error", "call", "says"),
     [*((ValueError, *row) for row in VALUES), *((DataError, *row) for row in DATA)],
 )
-def test_what_is_out_of_range_or_cannot_be_given_is_said(error, call, says):
+def test_arguments_out_of_range_are_refused(error, call, says):
     with pytest.raises(error, match=says):
         call()

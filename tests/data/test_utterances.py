@@ -39,7 +39,7 @@ def utterances(draw):
 
 @pytest.mark.slow
 @given(utterances())
-def test_an_utterance_made_of_whole_slots_has_no_fault(said):
+def test_an_utterance_of_complete_slots_has_no_fault(said):
     assert fault(said) is None
 
 
@@ -62,13 +62,13 @@ def test_an_utterance_made_of_whole_slots_has_no_fault(said):
         (("a", "b", "c"), ("B-city", "O", "I-city"), "x", "tag 3"),
     ],
 )
-def test_a_fault_is_said_with_its_place_and_quotes_no_word_and_no_label(tokens, tags, intent, says):
+def test_a_fault_gives_its_position_and_quotes_no_word_or_label(tokens, tags, intent, says):
     said = fault(Utterance(tokens, tags, intent))
     assert says in (said or "")
     assert "secret" not in said
 
 
-def test_utterances_come_out_in_order_and_as_documents_keep_text_and_intent():
+def test_utterances_keep_their_order_and_documents_keep_text_and_intent():
     said = Utterances.of([PIN, JAZZ, RAIN])
     assert list(said) == [PIN, JAZZ, RAIN]
     assert said.intents == ["PinIntent", "PlayMusic", "GetWeather"]
@@ -81,7 +81,7 @@ def test_utterances_come_out_in_order_and_as_documents_keep_text_and_intent():
         Utterances.of([JAZZ, Utterance(("a", "b"), ("O",), "x")])
 
 
-def test_the_fingerprint_sees_content_and_not_chunks():
+def test_the_fingerprint_depends_on_content_not_on_chunks():
     def of(*rows):
         return Utterances.of([Utterance(tuple(w), ("O",) * len(w), intent) for w, intent in rows])
 
@@ -115,7 +115,7 @@ TAGS = [["O", "B-city"], ["B-city", None, "I-city"], ["B-time"], ["O", "O"]]
 INTENTS = ["Fly", "Ask", "Fly", "Call"]
 
 
-def test_ids_stand_one_utterance_after_the_other():
+def test_ids_of_utterances_are_concatenated():
     data = EncodedUtterances.of(TOKENS, TAGS, INTENTS, LABELS)
     assert len(data) == 4
     assert data.tokens.tolist() == [4, 5, 6, 7, 8, 9, 1, 2]
@@ -136,7 +136,7 @@ def test_ids_stand_one_utterance_after_the_other():
     assert empty.known.shape == empty.lengths.shape == (0,)
 
 
-def test_labels_are_those_used_and_those_asked_for():
+def test_labels_are_those_of_utterances_and_additional_ones():
     said = [
         Utterance(("to", "new", "york"), ("O", "B-city", "I-city"), "Fly"),
         Utterance(("now",), ("B-at",), "Ask"),

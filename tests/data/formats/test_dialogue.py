@@ -47,7 +47,7 @@ def test_a_reply_answers_the_line_before_it_by_another_character(tmp_path):
     assert (corpus.sources, list(corpus)) == (["Hello.", "Never."], ["How are you?", "Fine."])
 
 
-def test_lines_without_words_and_odd_bytes(tmp_path):
+def test_lines_without_words_and_invalid_bytes(tmp_path):
     rows = [("L1", "u0", "m0", "A", "Hm."), ("L2", "u1", "m0", "B", ""), *SPOKEN]
     assert "Hm." not in read_cornell(film(tmp_path / "movie_lines.txt", rows)).sources
     lines = [
@@ -80,7 +80,7 @@ def chat(path, said=MESSAGES):
     return path
 
 
-def test_a_reply_answers_the_last_message_of_whom_it_names(tmp_path):
+def test_a_reply_answers_the_last_message_of_the_user_it_names(tmp_path):
     path = chat(tmp_path / "m.jsonl.gz")
     (tmp_path / "LICENSE.txt").write_text("free\n")
     for corpus in (read_ubuntu_irc(path), read_corpus(path), read_corpus(tmp_path)):

@@ -201,7 +201,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("read", "of_file", "files", "says"), CASES)
-def test_a_broken_file_is_refused_with_place_and_remedy(read, of_file, files, says, tmp_path):
+def test_a_broken_file_is_refused_with_location_and_remedy(read, of_file, files, says, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     for name, content in files.items():

@@ -31,7 +31,7 @@ def test_the_treebank_has_ten_thousand_types_and_929_589_tokens(real):
     assert len(WordVocabulary.build(corpus)) == 10_000
 
 
-def test_newsgroups_lose_headers_quotes_and_little_else(real):
+def test_newsgroups_lose_headers_and_quotes_and_little_else(real):
     corpus = read_newsgroups(real / "newsgroups" / "rec.sport.hockey")
     assert 990 <= len(corpus) <= 1000
     assert 150_000 < words(corpus) < 250_000

@@ -93,7 +93,7 @@ CASES = [
 @pytest.mark.parametrize(
     ("write", "name", "content", "says"), CASES, ids=[says for *_, says in CASES]
 )
-def test_a_broken_file_is_refused_with_place_and_remedy(write, name, content, says, tmp_path):
+def test_a_broken_file_is_refused_with_location_and_remedy(write, name, content, says, tmp_path):
     if write is three_files:
         three_files(tmp_path, **content)
     elif content is not None:
@@ -113,7 +113,7 @@ def test_a_faulty_parquet_row_is_named(tmp_path):
         read_utterances(tmp_path / "u.parquet")
 
 
-def test_a_folder_that_is_none_of_the_known_ones_is_refused(tmp_path):
+def test_a_folder_of_unknown_format_is_refused(tmp_path):
     with pytest.raises(DataError, match="has no utterances in a known format"):
         read_utterances(tmp_path)
     with pytest.raises(DataError, match=r"has no folder X with train_X_full\.json"):

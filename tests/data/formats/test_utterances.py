@@ -61,7 +61,7 @@ def test_every_table_gives_the_same_utterances(name, content, tmp_path):
     assert found(written(tmp_path / name, content)) == {"train": SAID}
 
 
-def test_parquet_gives_them_from_lists_and_from_text(tmp_path):
+def test_parquet_columns_may_be_lists_or_text(tmp_path):
     lists = {"tokens": [row.tokens for row in SAID], "tags": [row.tags for row in SAID]}
     texts = {name: [" ".join(row) for row in column] for name, column in lists.items()}
     for columns in (lists, texts):
@@ -70,7 +70,7 @@ def test_parquet_gives_them_from_lists_and_from_text(tmp_path):
         assert found(tmp_path / "u.parquet") == {"train": SAID}
 
 
-def test_columns_are_found_by_name(tmp_path):
+def test_columns_are_read_by_name(tmp_path):
     row = {"words": "play jazz", "slots": "O B-genre", "label": "Play", "tokens": 5}
     path = written(tmp_path / "u.jsonl", json.dumps(row))
     named = {"tokens_column": "words", "tags_column": "slots", "intent_column": "label"}
@@ -81,7 +81,7 @@ def test_columns_are_found_by_name(tmp_path):
 
 @pytest.mark.parametrize("held", ["validation", "valid", "dev"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", "/"])
-def test_a_folder_gives_all_its_parts(held, suffix, tmp_path):
+def test_a_folder_has_several_parts(held, suffix, tmp_path):
     parts = {"train": SAID, held: SAID[:1], "test": SAID[1:]}
     for name, rows in parts.items():
         content = (csv if suffix == ".csv" else jsonl)(rows).encode()
@@ -97,7 +97,7 @@ def test_a_folder_gives_all_its_parts(held, suffix, tmp_path):
     assert found(tmp_path, limit=9)["train"] == SAID
 
 
-def test_one_part_alone_is_the_training_part(tmp_path):
+def test_a_single_part_is_the_training_part(tmp_path):
     assert found(parallel(tmp_path / "a", SAID)) == {"train": SAID}
     written(tmp_path / "b" / "mine.jsonl", jsonl(SAID))
     assert found(tmp_path / "b") == {"train": SAID}
@@ -106,7 +106,7 @@ def test_one_part_alone_is_the_training_part(tmp_path):
     assert (splits.validation, splits.test) == (None, None)
 
 
-def test_what_is_written_reads_back_to_the_same_fingerprint(tmp_path):
+def test_writing_and_reading_keeps_the_fingerprint(tmp_path):
     utterances = Utterances.of([*SAID, Utterance(('"\\,🍕',), ("B-a-b",), "x")])
     path = tmp_path / "new" / "train.jsonl"
     write_utterances(utterances, path)
@@ -134,7 +134,7 @@ def three_files(folder, words=WORDS, tags=TAGS, labels="Play\nWeather \n"):
     return folder
 
 
-def test_lines_of_three_files_make_an_utterance(tmp_path):
+def test_an_utterance_is_a_line_of_each_of_three_files(tmp_path):
     plain = {
         "train": [
             Utterance(("play", "jazz"), ("O", "B-genre"), "Play"),
@@ -166,7 +166,7 @@ def snips(folder, file, *utterances):
     return written(folder / intent / f"{file}.json", json.dumps(content))
 
 
-def test_words_of_snips_end_where_a_slot_ends(tmp_path):
+def test_words_of_snips_end_at_slots(tmp_path):
     neighbours = [{"text": "one two", "entity": "n"}, {"text": "three", "entity": "n"}]
     snips(tmp_path, "train_Add_full", PIECES, neighbours)
     split = Utterance(("one", "two", "three"), ("B-n", "I-n", "B-n"), "Add")
