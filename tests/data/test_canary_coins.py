@@ -34,8 +34,8 @@ def test_every_user_has_a_canary_for_each_number_of_repetitions():
     assert len(phrases(made)) == len(made)
     assert all(len(set(c.phrase.split())) == 5 for c in made)
     planted, manifest = plant(CORPUS, made, seed=0)
-    for canary, places in zip(manifest.canaries, manifest.positions, strict=True):
-        assert [planted.users[place] for place in places] == [canary.user] * canary.copies
+    for canary, indices in zip(manifest.canaries, manifest.positions, strict=True):
+        assert [planted.users[position] for position in indices] == [canary.user] * canary.copies
     assert len(planted) == 100 + 3 * (1 + 4)
     assert not phrases(made) & phrases(by_coin(vocabulary=None))  # of one seed
     with pytest.raises(DataError, match=r"no users.*--user"):

@@ -74,7 +74,7 @@ def test_a_pattern_has_a_number_of_secrets_and_tags_for_its_unknown_words():
 def test_every_utterance_of_a_pattern_is_well_formed(parts):
     text = " ".join([*parts, "{digit}"])
     pattern = SecretPattern.parse(text, intent="X", candidates=NAMES)
-    said = pattern.utterance([place[-1] for place in pattern.candidates])
+    said = pattern.utterance([words[-1] for words in pattern.candidates])
     assert fault(said) is None
     assert len(said.tokens) == len(pattern.words)
     assert pattern.length == len(pattern.positions) == len(pattern.candidates)
@@ -135,8 +135,8 @@ def test_all_secrets_can_be_sampled_once_except_excluded_ones():
 
 def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
     drawn = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
-    for place in drawn.T:
-        chi_square = ((np.bincount(place, minlength=10) - 200) ** 2 / 200).sum()
+    for column in drawn.T:
+        chi_square = ((np.bincount(column, minlength=10) - 200) ** 2 / 200).sum()
         assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
     text, intent = paper_pattern("color:10")
     colours = SecretPattern.parse(text, intent=intent)

@@ -183,14 +183,14 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
     there = " ".join(next(iter(corpus)).split()[:4])
     with pytest.raises(DataError, match="already contains phrase 1 "):
         given_canaries([there.upper()], corpus, copies=1, seed=0)
-    for phrases, says in (
+    for phrases, message in (
         ([], "none of them empty"),
         ([""], "none of them empty"),
         (["a", " "], "none of them empty"),
         (["a b", "a b"], "must not contain one another"),
         (["a b", "x A  B y"], "must not contain one another"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             given_canaries(phrases, corpus, copies=1, seed=0)
 
 

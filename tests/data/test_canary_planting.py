@@ -1,6 +1,6 @@
-"""Planting only adds copies, at uniform places, and its manifest says where; a change is noticed.
+"""Planting adds copies at uniform positions; the manifest records them and changes are noticed.
 
-Both kinds alike: canaries of running text and canaries of utterances.
+Tests canaries of running text and canaries of utterances.
 """
 
 from dataclasses import replace
@@ -21,10 +21,10 @@ from vestige.errors import DataError, ManifestError
 ONE = Canary("a b", "given", (0, 0), 1)
 
 
-def require_uniform(places):
-    """Places of ten are as likely as each other."""
-    counts = np.bincount(places, minlength=10)
-    expected = len(places) / 10
+def require_uniform(positions):
+    """Ten positions have equal probability."""
+    counts = np.bincount(positions, minlength=10)
+    expected = len(positions) / 10
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
 
@@ -49,9 +49,9 @@ def test_planting_only_adds_copies_and_records_their_positions(
     assert rest.fingerprint() == corpus.fingerprint() == manifest.corpus
     assert manifest.planted == planted.fingerprint()
     assert manifest.vocabulary == vocabulary.fingerprint()
-    for canary, places in zip(manifest.canaries, manifest.positions, strict=True):
-        assert list(places) == [i for i, text in enumerate(texts) if text == canary.phrase]
-        assert len(places) == canary.copies
+    for canary, indices in zip(manifest.canaries, manifest.positions, strict=True):
+        assert list(indices) == [i for i, text in enumerate(texts) if text == canary.phrase]
+        assert len(indices) == canary.copies
         assert vocabulary.decode(canary.ids) == canary.phrase
 
 
@@ -62,7 +62,7 @@ def test_copies_have_no_source_and_the_given_user(corpus, canaries):
     assert planted.sources == ["" if text in phrases else text for text in planted]
     planted, manifest = plant(corpus, canaries, seed=0, user="mallory")
     assert planted.users.count("mallory") == 28
-    assert all(planted.users[place] == "mallory" for place in manifest.positions[0])
+    assert all(planted.users[position] == "mallory" for position in manifest.positions[0])
 
 
 @pytest.mark.slow
@@ -99,8 +99,8 @@ def test_what_cannot_be_planted_is_refused(corpus, vocabulary, planting):
 
 def test_a_changed_corpus_is_noticed(planting):
     planted, manifest = planting
-    place, first = manifest.positions[0][0], manifest.canaries[0]
-    fewer = planted.take([i for i in range(len(planted)) if i != place])
+    position, first = manifest.positions[0][0], manifest.canaries[0]
+    fewer = planted.take([i for i in range(len(planted)) if i != position])
     with pytest.raises(ManifestError, match="occurs 6 times in the corpus, not 7 time") as caught:
         manifest.verify(fewer)
     assert caught.value.problem.startswith("canary 1 ")
@@ -152,8 +152,8 @@ def test_utterances_are_only_added_and_recorded_in_both_parts(spoken):
         said = list(part)
         rest = part.take([i for i, one in enumerate(said) if one not in own])
         assert rest.fingerprint() == before.fingerprint() == fingerprint
-        for canary, places in zip(manifest.canaries, placed, strict=True):
-            assert list(places) == [i for i, one in enumerate(said) if one == canary.utterance]
+        for canary, indices in zip(manifest.canaries, placed, strict=True):
+            assert list(indices) == [i for i, one in enumerate(said) if one == canary.utterance]
     assert manifest.after == (train.fingerprint(), validation.fingerprint())
 
 
@@ -165,8 +165,8 @@ def test_copies_are_split_nine_to_one(copies, train, validation):
     text, intent = paper_pattern("pin:4")
     made = secret_canaries(text, intent=intent, copies=copies, seed=0)
     _, _, manifest = plant_secrets(some(30), some(3, "stop"), made, seed=0)
-    assert [len(places) for places in manifest.train_positions] == [train, 0]
-    assert [len(places) for places in manifest.validation_positions] == [validation, 0]
+    assert [len(indices) for indices in manifest.train_positions] == [train, 0]
+    assert [len(indices) for indices in manifest.validation_positions] == [validation, 0]
 
 
 @settings(max_examples=25)
@@ -200,12 +200,12 @@ def test_secrets_that_cannot_be_planted_are_refused():
         plant_secrets(some(0), some(5), secrets(9), seed=0)
     made = secrets()
     wider = replace(made[4], candidates=(("name", ("ann", "bob", "cid", "dan", "eve")),))
-    for given_, says in (
+    for given_, message in (
         ([c for c in made if c.control], "must hold one with copies"),
         ([made[0], replace(made[0], copies=0)], "all different, got number 2 a second time"),
         ([made[5], wider], "one set for each name, got two called 'name'"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             plant_secrets(some(5), some(5), given_, seed=0)
 
 
@@ -240,21 +240,21 @@ def test_the_manifest_is_sufficient_for_an_attack(spoken, tmp_path):
 
 def test_a_removed_moved_or_relabelled_copy_is_named(spoken):
     train, validation, manifest = spoken
-    place = manifest.train_positions[0][0]
-    fewer = train.take([i for i in range(len(train)) if i != place])
+    position = manifest.train_positions[0][0]
+    fewer = train.take([i for i in range(len(train)) if i != position])
     with pytest.raises(ManifestError, match=r"canary 1 .* 22 times in the training part, not 23"):
         manifest.verify(fewer, validation)
     order = np.arange(len(train))
-    own = {place for places in manifest.train_positions for place in places}
+    own = {position for indices in manifest.train_positions for position in indices}
     free = next(i for i in range(len(train)) if i not in own)
-    order[[place, free]] = free, place
+    order[[position, free]] = free, position
     with pytest.raises(ManifestError, match=r"canary 1 .* at its positions in the training part"):
         manifest.verify(train.take(order), validation)
     rows = list(validation)
-    place = manifest.validation_positions[2][0]
-    for change in ({"intent": "PlayMusic"}, {"tags": ("O",) * len(rows[place].tags)}):
-        changed = rows[place]._replace(**change)
-        others = Utterances.of([*rows[:place], changed, *rows[place + 1 :]])
+    position = manifest.validation_positions[2][0]
+    for change in ({"intent": "PlayMusic"}, {"tags": ("O",) * len(rows[position].tags)}):
+        changed = rows[position]._replace(**change)
+        others = Utterances.of([*rows[:position], changed, *rows[position + 1 :]])
         with pytest.raises(ManifestError, match=r"canary 3 .* other words, tags or int") as caught:
             manifest.verify(train, others)
         assert " ".join(manifest.canaries[2].secret) not in str(caught.value)

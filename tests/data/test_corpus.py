@@ -22,9 +22,9 @@ def test_texts_are_kept_and_selected_like_items_of_a_list(texts, data):
     assert list(corpus) == texts
     assert len(corpus) == len(texts)
     assert [text for batch in corpus.batches(7) for text in batch] == texts
-    places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
-    taken = corpus.take(places)
-    assert list(taken) == [texts[i] for i in places] == taken.users
+    positions = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
+    taken = corpus.take(positions)
+    assert list(taken) == [texts[i] for i in positions] == taken.users
 
 
 def test_an_iterator_is_read_in_batches():
@@ -90,8 +90,8 @@ def test_adding_keeps_the_columns_that_both_have():
 
 
 def test_users_are_numbered_in_order_of_appearance():
-    names, places = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).user_indices()
-    assert (names, places.tolist()) == (["v", "u"], [0, 1, 0])
+    names, positions = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).user_indices()
+    assert (names, positions.tolist()) == (["v", "u"], [0, 1, 0])
     assert Corpus.from_texts([], users=[]).user_indices()[0] == []
 
 
@@ -135,9 +135,9 @@ def test_invalid_text_is_refused(make, fault):
 
 
 def test_arguments_out_of_range_are_refused():
-    for place in (-1, 2):
+    for position in (-1, 2):
         with pytest.raises(ValueError, match=r"indices must lie in \[0, 2\)"):
-            Corpus.from_texts(["a", "b"]).take([place])
+            Corpus.from_texts(["a", "b"]).take([position])
     for users in (["u"], ["u", "v", "w"]):
         with pytest.raises(ValueError, match="one of each"):
             Corpus.from_texts(["a", "b"], users=users)

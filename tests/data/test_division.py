@@ -70,9 +70,9 @@ def test_one_record_less_moves_at_most_one_record_of_its_user_under_the_cap(reco
     whole = before[:gone] + before[gone + 1 :]
     moved = [i for i, pair in enumerate(zip(whole, after, strict=True)) if len(set(pair)) == 2]
     assert len(moved) <= 1
-    for place in moved:
-        assert (whole[place], after[place]) == ("left", "trained")
-        assert others[place][1] == records[gone][1]
+    for position in moved:
+        assert (whole[position], after[position]) == ("left", "trained")
+        assert others[position][1] == records[gone][1]
         assert before[gone] == "trained"
     by_user = [dict(zip((u for _, u in rs), parts(rs, 0.3, by_user=True), strict=True))
                for rs in (records, others)]  # fmt: skip
@@ -112,9 +112,9 @@ def test_a_cap_leaves_each_user_the_documents_of_the_smallest_hashes(records, ca
     more = divide(corpus, 0, most_per_user=cap + 1)
     assert not (found.within_cap_mask & ~more.within_cap_mask).any()
     beyond = {user for user, count in had.items() if count > cap}
-    told = found.summary()
-    assert told["left_out_users"] == len(beyond)
-    assert told["left_out_documents"] == sum(had[user] - cap for user in beyond)
+    summary = found.summary()
+    assert summary["left_out_users"] == len(beyond)
+    assert summary["left_out_documents"] == sum(had[user] - cap for user in beyond)
 
 
 @pytest.mark.slow
@@ -144,9 +144,9 @@ def test_canaries_are_neither_held_out_nor_left_out():
 def test_the_summary_counts_users_if_users_are_held_out():
     corpus = made([(f"text {i}", f"user {i % 20}") for i in range(100)])
     found = divide(corpus, 0.3, by_user=True)
-    told, users = found.summary(), len(set(found.held_out.users))
-    assert told["held_out_users"] == users > 1
-    assert told["held_out_documents"] == 5 * users
+    summary, users = found.summary(), len(set(found.held_out.users))
+    assert summary["held_out_users"] == users > 1
+    assert summary["held_out_documents"] == 5 * users
     assert divide(corpus, 0.3).summary()["held_out_users"] is None
 
 

@@ -110,7 +110,9 @@ def changed(name, change):
 
 
 def recorded(**changes):
-    return changed("encoded.json", lambda told: json.dumps(json.loads(told) | changes).encode())
+    return changed(
+        "encoded.json", lambda content: json.dumps(json.loads(content) | changes).encode()
+    )
 
 
 def replaced(old, new):

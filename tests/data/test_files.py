@@ -70,10 +70,10 @@ CONTENTS = {
 
 @pytest.mark.parametrize("name", CONTENTS)
 def test_json_that_violates_the_schema_is_refused(name, file):
-    content, told = CONTENTS[name]
+    content, expected_message = CONTENTS[name]
     file.write_bytes(content)
     message = refused(file)
-    assert told in message
+    assert expected_message in message
     assert message.endswith("Write it again.")
 
 

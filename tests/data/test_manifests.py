@@ -116,13 +116,13 @@ def test_malformed_missing_and_foreign_manifests_are_refused_by_name(name, tmp_p
         assert caught.value.remedy
     manifest.save(path)
     assert json.loads(path.read_text())["format"] == f"vestige-{name}-1"
-    for place, told in (
+    for source, expected_message in (
         (tmp_path / "none.json", "is missing"),
         (tmp_path, "a directory"),
         (path, "is no canary manifest"),
     ):
-        with pytest.raises(ManifestError, match=told):
-            other.load(place)
+        with pytest.raises(ManifestError, match=expected_message):
+            other.load(source)
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "told"),
+    ("keys", "value", "expected_message"),
     [
         (("canaries", 0, "secret", 0), "x", "pattern of canary 1 is invalid, or does not fit"),
         (("canaries", 0, "pattern"), "no place", "pattern of canary 1 is invalid"),
@@ -158,10 +158,10 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
         (("train",), None, '"train": it should be an object'),
     ],
 )
-def test_a_sealed_but_inconsistent_manifest_is_refused(keys, value, told, tmp_path):
+def test_a_sealed_but_inconsistent_manifest_is_refused(keys, value, expected_message, tmp_path):
     manifest, use = of_secrets()
     content = changed(plain(manifest.content()), keys, value)
     (tmp_path / "manifest.json").write_text(resealed(content))
     with pytest.raises(ManifestError) as caught:
         use(tmp_path / "manifest.json")
-    assert told in caught.value.problem
+    assert expected_message in caught.value.problem

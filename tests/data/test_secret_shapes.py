@@ -26,7 +26,7 @@ def luhn_valid(digits):
     """By the table of doubled digits, and not by arithmetic."""
     doubled = "0246813579"
     total = sum(
-        int(doubled[int(one)] if place % 2 else one) for place, one in enumerate(digits[::-1])
+        int(doubled[int(one)] if position % 2 else one) for position, one in enumerate(digits[::-1])
     )
     return total % 10 == 0
 
@@ -181,12 +181,12 @@ def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
 
 def test_all_lines_are_read_before_unusable_ones_are_named():
     lines = ["the code is 4917", "", "!!", "THE CODE IS 4917", "{{}}", "the code is {{4917}}"]
-    told = Told()
-    listed = read_own_secrets(lines, monitor=told)
+    monitor = Told()
+    listed = read_own_secrets(lines, monitor=monitor)
     assert [secret.number for secret in listed.secrets] == [1]
     assert listed.repeated == 2
     assert [number for number, _ in listed.skipped] == [3, 5]
-    assert told.lines[0].startswith("Secrets not used: secret 3: has no alternatives")
+    assert monitor.lines[0].startswith("Secrets not used: secret 3: has no alternatives")
     with pytest.raises(DataError, match="no secret can be used: Secrets not used: secrets 1, 2: "):
         read_own_secrets(["!!", "?"])
 

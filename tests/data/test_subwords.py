@@ -110,25 +110,25 @@ def sound(tmp_path_factory):
 
 def charsmap(content):
     text = base64.b64encode(content).decode()
-    return lambda told: told.update(
+    return lambda content: content.update(
         normalizer={"type": "Precompiled", "precompiled_charsmap": text}
     )
 
 
 def split(pattern):
     part = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-    return lambda told: told.update(pre_tokenizer=part)
+    return lambda content: content.update(pre_tokenizer=part)
 
 
 def padded(strategy):
     pad = {"pad_id": 0, "pad_type_id": 0, "pad_token": "a", "direction": "Right"}
-    told = {"strategy": strategy, "pad_to_multiple_of": None, **pad}
-    return lambda content: content.update(padding=told)
+    padding = {"strategy": strategy, "pad_to_multiple_of": None, **pad}
+    return lambda content: content.update(padding=padding)
 
 
 def added(number):
-    def change(told):
-        told["added_tokens"][0]["id"] = number
+    def change(content):
+        content["added_tokens"][0]["id"] = number
 
     return change
 
@@ -139,7 +139,7 @@ HOSTILE = {
     "a map of an odd size": charsmap(b"\x03\x00\x00\x00" + b"\x00" * 8),
     "a map without a trie": charsmap(b"\x00\x00\x00\x00"),
     "a map whose trie leads outside": charsmap(b"\x08\x00\x00\x00" + b"\xff" * 8 + b"a\x00"),
-    "a map that is no base64": lambda told: told.update(
+    "a map that is no base64": lambda content: content.update(
         normalizer={"type": "Precompiled", "precompiled_charsmap": "%%%"}
     ),
     "texts filled up without an end": padded({"Fixed": 10**12}),
@@ -149,19 +149,21 @@ HOSTILE = {
     "an id beyond all tokens": added(2**31),
     "an id beyond 32 bits": added(2**40),
     "a negative id": added(-1),
-    "a model of another kind": lambda told: told.update(model={"type": "WordLevel"}),
-    "merges of words that are not there": lambda told: told["model"].update(merges=[["zz", "yy"]]),
-    "an id that is text": lambda told: told["model"]["vocab"].update(zz="1"),
-    "an id twice": lambda told: told["model"]["vocab"].update(zz=2**31),
-    "no vocabulary": lambda told: told["model"].pop("vocab"),
-    "a decoder of another kind": lambda told: told.update(decoder={"type": "Strange"}),
-    "a number in place of steps": lambda told: told.update(
+    "a model of another kind": lambda content: content.update(model={"type": "WordLevel"}),
+    "merges of words that are not there": lambda content: content["model"].update(
+        merges=[["zz", "yy"]]
+    ),
+    "an id that is text": lambda content: content["model"]["vocab"].update(zz="1"),
+    "an id twice": lambda content: content["model"]["vocab"].update(zz=2**31),
+    "no vocabulary": lambda content: content["model"].pop("vocab"),
+    "a decoder of another kind": lambda content: content.update(decoder={"type": "Strange"}),
+    "a number in place of steps": lambda content: content.update(
         normalizer={"type": "Sequence", "normalizers": 3}
     ),
-    "a number in place of a template": lambda told: told.update(
+    "a number in place of a template": lambda content: content.update(
         post_processor={"type": "TemplateProcessing", "single": 7, "special_tokens": {}}
     ),
-    "a version of the future": lambda told: told.update(version="9.0"),
+    "a version of the future": lambda content: content.update(version="9.0"),
 }
 
 

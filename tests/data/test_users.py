@@ -95,9 +95,9 @@ DATA = [
 
 
 @pytest.mark.parametrize(
-    ("error", "call", "says"),
+    ("error", "call", "message"),
     [*((ValueError, *row) for row in VALUES), *((DataError, *row) for row in DATA)],
 )
-def test_arguments_out_of_range_are_refused(error, call, says):
-    with pytest.raises(error, match=says):
+def test_arguments_out_of_range_are_refused(error, call, message):
+    with pytest.raises(error, match=message):
         call()

@@ -44,7 +44,7 @@ def test_an_utterance_of_complete_slots_has_no_fault(said):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "tags", "intent", "says"),
+    ("tokens", "tags", "intent", "message"),
     [
         ((), (), "x", "no words"),
         (("secret", "b"), ("O",), "x", "2 words and 1 tags"),
@@ -62,9 +62,9 @@ def test_an_utterance_of_complete_slots_has_no_fault(said):
         (("a", "b", "c"), ("B-city", "O", "I-city"), "x", "tag 3"),
     ],
 )
-def test_a_fault_gives_its_position_and_quotes_no_word_or_label(tokens, tags, intent, says):
+def test_a_fault_gives_its_position_and_quotes_no_word_or_label(tokens, tags, intent, message):
     said = fault(Utterance(tokens, tags, intent))
-    assert says in (said or "")
+    assert message in (said or "")
     assert "secret" not in said
 
 

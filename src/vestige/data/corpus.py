@@ -134,6 +134,7 @@ class Corpus(Rows):
 
     def batches(self, size: int = 1000) -> Iterator[list[str]]:
         """The texts in lists of at most `size`; only one list is in memory at a time."""
+        _validate.positive(size=size)
         for start in range(0, len(self), size):
             yield self.table["text"].slice(start, size).to_pylist()
 

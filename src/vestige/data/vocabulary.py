@@ -136,7 +136,6 @@ class WordVocabulary:
         """
         _validate.at_least(3, size=3 if size is None else size)
         _validate.at_least(1, min_count=min_count)
-        _validate.one_of(get_args(Tokenise), tokenise=tokenise)
         counts: Counter[str] = Counter()
         split = splitter(lowercase, tokenise)
         for text in corpus:

@@ -30,8 +30,8 @@ def test_a_reply_answers_the_line_before_it_by_another_character(tmp_path):
     assert set(read_cornell(tmp_path).labels) == {"m0"}  # without the characters, a film's id
     characters = [("u0", "ANN", "m0", "first film", "f", "1"), ("u2", "ANN", "m1", "x", "?", "?")]
     film(tmp_path / "movie_characters_metadata.txt", characters)
-    for place in (tmp_path, tmp_path / "movie_lines.txt"):
-        assert read_corpus(place).fingerprint() == read_cornell(tmp_path).fingerprint()
+    for source in (tmp_path, tmp_path / "movie_lines.txt"):
+        assert read_corpus(source).fingerprint() == read_cornell(tmp_path).fingerprint()
     corpus = read_cornell(tmp_path)
     assert list(corpus) == ["Once more.", "How are you?", "Fine."]
     assert corpus.sources == ["Never.", "Hello.", "How are you?"]

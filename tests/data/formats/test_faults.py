@@ -194,14 +194,14 @@ READERS = {  # whether the reader is given the file or its folder
 
 
 CASES = [
-    pytest.param(read, of_file, files, says, id=f"{name}: {says}")
+    pytest.param(read, of_file, files, message, id=f"{name}: {message}")
     for name, (read, of_file, table) in READERS.items()
-    for files, says in table
+    for files, message in table
 ]
 
 
-@pytest.mark.parametrize(("read", "of_file", "files", "says"), CASES)
-def test_a_broken_file_is_refused_with_location_and_remedy(read, of_file, files, says, tmp_path):
+@pytest.mark.parametrize(("read", "of_file", "files", "message"), CASES)
+def test_a_broken_file_is_refused_with_location_and_remedy(read, of_file, files, message, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     for name, content in files.items():
@@ -212,10 +212,10 @@ def test_a_broken_file_is_refused_with_location_and_remedy(read, of_file, files,
     path = folder / name if of_file or None in files.values() else folder
     with pytest.raises(DataError) as caught:
         read(path)
-    assert all(part in str(caught.value) for part in says.split(" … "))
+    assert all(part in str(caught.value) for part in message.split(" … "))
     assert str(path) in str(caught.value)
     assert caught.value.remedy.endswith(".")
-    if "byte" in says:
+    if "byte" in message:
         assert "iconv" in caught.value.remedy
 
 

@@ -128,9 +128,9 @@ def test_values_are_not_changed(tmp_path, monkeypatch):
 def test_a_null_row_is_named_at_any_block_boundary(monkeypatch, tmp_path):
     monkeypatch.setattr(tables, "BLOCK", 64)
     rows = ['{"text": "a"}'] * 30
-    for place in range(30):
-        content = "\n".join([*rows[:place], "null", *rows[place:]])
-        with pytest.raises(DataError, match=f"line {place + 1}: NoneType"):
+    for position in range(30):
+        content = "\n".join([*rows[:position], "null", *rows[position:]])
+        with pytest.raises(DataError, match=f"line {position + 1}: NoneType"):
             read_table(write(tmp_path, t__jsonl=content) / "t.jsonl")
 
 
@@ -210,8 +210,8 @@ def test_a_message_is_reduced_to_the_writers_own_words(tmp_path):
     second = MESSAGE.replace("My own.", "Second na\xefve.").encode("latin-1")
     files = {"m2": second, "m1": MESSAGE.encode("latin-1"), "m3": "From: a@b\n\n> quoted\n"}
     write(tmp_path / "rec.test", **files)
-    for place in (tmp_path, tmp_path / "rec.test"):
-        corpus = read_newsgroups(place)
+    for source in (tmp_path, tmp_path / "rec.test"):
+        corpus = read_newsgroups(source)
         assert list(corpus) == ["My own.", "Second naïve."]
         assert corpus.users == ["bea@example.org"] * 2
         assert corpus.labels == ["rec.test"] * 2

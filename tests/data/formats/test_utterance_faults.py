@@ -76,24 +76,24 @@ ANNOTATIONS = [
 ]
 NLU = [
     *(
-        (f"{HEADER}1;a;b;fine;x\n2;a;b;{annotation};x\n", f"row 2 below the header … {says}")
-        for annotation, says in ANNOTATIONS
+        (f"{HEADER}1;a;b;fine;x\n2;a;b;{annotation};x\n", f"row 2 below the header … {message}")
+        for annotation, message in ANNOTATIONS
     ),
     (f"{HEADER}1; ;b;fine;x\n", 'row 1 below the header: no text in the column "scena'),
     (HEADER, "has no utterances"),
 ]
 CASES = [
-    *((written, name, content, says) for name, content, says in FILES),
-    *((three_files, "", files, says) for files, says in PARALLEL),
-    *((written, "Add/train_Add_full.json", content, says) for content, says in SNIPS),
-    *((written, "utterances.csv", content, says) for content, says in NLU),
+    *((written, name, content, message) for name, content, message in FILES),
+    *((three_files, "", files, message) for files, message in PARALLEL),
+    *((written, "Add/train_Add_full.json", content, message) for content, message in SNIPS),
+    *((written, "utterances.csv", content, message) for content, message in NLU),
 ]
 
 
 @pytest.mark.parametrize(
-    ("write", "name", "content", "says"), CASES, ids=[says for *_, says in CASES]
+    ("write", "name", "content", "message"), CASES, ids=[message for *_, message in CASES]
 )
-def test_a_broken_file_is_refused_with_location_and_remedy(write, name, content, says, tmp_path):
+def test_a_broken_file_is_refused_with_location_and_remedy(write, name, content, message, tmp_path):
     if write is three_files:
         three_files(tmp_path, **content)
     elif content is not None:
@@ -101,7 +101,7 @@ def test_a_broken_file_is_refused_with_location_and_remedy(write, name, content,
     path = tmp_path if "Add" in name else tmp_path / name
     with pytest.raises(DataError) as caught:
         read_utterances(path, **({"format": "parallel"} if write is three_files else {}))
-    assert all(part in str(caught.value) for part in says.split(" … "))
+    assert all(part in str(caught.value) for part in message.split(" … "))
     assert str(path) in str(caught.value)
     assert caught.value.remedy.endswith(".")
 
