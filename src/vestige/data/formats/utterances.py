@@ -6,7 +6,7 @@ adds formats through the entry-point group `vestige.utterance_formats`.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -137,23 +137,18 @@ def _read_splits(
 def _make_utterances(
     rows: LocatedRows, make: Callable[[Any], Utterance], source: Path, remedy: str
 ) -> Utterances:
-    utterances, where = [], ""
-    try:
-        for where, row in rows:  # noqa: B007  named below
-            utterances.append(make(row))
-    except Fault as problem:
-        raise problem.at(where, remedy) from None
+    utterances = []
+    for where, row in rows:
+        try:
+            utterance = make(row)
+        except Fault as error:
+            raise error.at(where, remedy) from None
+        if problem := fault(utterance):
+            raise Fault(problem).at(where, remedy)
+        utterances.append(utterance)
     if not utterances:
         raise DataError(f"{source} has no utterances", remedy="Pass labelled utterances.")
     return Utterances.of(utterances)
-
-
-def _sound_utterance(tokens: Sequence[str], tags: Sequence[str], intent: str) -> Utterance:
-    utterance = Utterance(tuple(tokens), tuple(tags), intent)
-    problem = fault(utterance)
-    if problem is not None:
-        raise Fault(problem)
-    return utterance
 
 
 def _named_parts(entries: Iterable[Path]) -> dict[str, Path]:
@@ -195,7 +190,7 @@ def _read_tables(path: Path, options: ReadOptions) -> UtteranceSplits:
         if not isinstance(intent, str):
             raise Fault(f'"{columns[2]}" is {type(intent).__name__}, not text')
         words, tags = (_words(row[column], column) for column in columns[:2])
-        return _sound_utterance(words, tags, intent.strip())
+        return Utterance(tuple(words), tuple(tags), intent.strip())
 
     read_rows = partial(located_rows, columns=columns)
     return _read_splits(path, _tables(path), read_rows, make, _REMEDY)
@@ -239,7 +234,7 @@ def _is_parallel(path: Path) -> bool:
 def _read_parallel(path: Path, _: ReadOptions) -> UtteranceSplits:
     def make(row: tuple[str, ...]) -> Utterance:
         tokens, tags, intent = row
-        return _sound_utterance(tokens.split(), tags.split(), intent)
+        return Utterance(tuple(tokens.split()), tuple(tags.split()), intent)
 
     return _read_splits(path, _parallel_folders(path), _parallel_rows, make, _REMEDY)
 
@@ -299,7 +294,7 @@ def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utter
             tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
         else:
             raise Fault(f"a slot has no {'words' if slot else 'name'}")
-    return _sound_utterance(tokens, tags, intent)
+    return Utterance(tuple(tokens), tuple(tags), intent)
 
 
 # The original Snips files: 2017-06-custom-intent-engines of snips/nlu-benchmark. Coucke et al.
