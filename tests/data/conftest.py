@@ -1,4 +1,4 @@
-"""A corpus large enough for canaries, and the folder of real corpora where there is one."""
+"""A corpus large enough for canaries, and the folder of real corpora."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from vestige.data.vocabulary import WordVocabulary
 
 @pytest.fixture(scope="session")
 def corpus():
-    """2,000 sentences over 600 listed words whose frequencies fall like 1 / rank."""
+    """2,000 sentences of 600 listed words with frequencies proportional to 1 / rank."""
     generator = np.random.default_rng(0)
     words = sorted({word for role in WORDS_BY_ROLE.values() for word in role[::3]})[:600]
     generator.shuffle(words)

@@ -1,4 +1,4 @@
-"""Canaries of one person each, and canaries by the fall of a coin."""
+"""Canaries of single users, and coin-flip canaries."""
 
 import math
 from collections import Counter
@@ -65,7 +65,7 @@ def test_a_repeated_token_is_one_that_the_corpus_never_uses():
 
 
 def test_subwords_are_read_as_one_token_each():
-    """A byte-level BPE of 60 merges or so, trained on the spot."""
+    """A byte-level BPE of about 60 merges."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 

@@ -1,4 +1,4 @@
-"""Canaries of utterances: patterns with unknown words, and the secrets that are drawn for them."""
+"""Canaries of utterances: patterns with unknown words, and their random secrets."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Canaries of running text: which words they take, in which order, and what they never take."""
+"""Canaries of running text: their words, the order of words, and words that they never have."""
 
 from collections import Counter
 from itertools import pairwise
@@ -78,7 +78,7 @@ def test_planted_canaries_precede_controls_and_no_word_repeats(
     assert not any(canary.phrase in text for canary in canaries)
     for canary in canaries:
         assert canary.frequencies == tuple(counts[word] for word in canary.phrase.split())
-    # More controls leave the planted alone.
+    # More controls do not change the planted ones.
     assert frequency_canaries(corpus, vocabulary, copies=10, seed=0) == canaries[:8]
     asked = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
     made = frequency_canaries(corpus, **asked, seed=0)
@@ -147,7 +147,7 @@ def test_too_few_words_and_bad_arguments_are_refused(corpus):
             frequency_canaries(corpus, seed=0, copies=1, **arguments)
 
 
-# Phrases that are given
+# Given phrases
 
 
 def test_a_given_phrase_is_not_changed(corpus, vocabulary):
@@ -194,7 +194,7 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
             given_canaries(phrases, corpus, copies=1, seed=0)
 
 
-# Where a phrase occurs
+# Occurrences
 
 
 @given(
@@ -217,7 +217,7 @@ def test_occurrences_treat_signs_literally_and_all_blanks_alike():
     corpus = Corpus.from_texts(["cost: $5 (a+b)!", "xcost: $5 (a+b)"])
     assert occurrences(corpus, ["cost: $5 (a+b)", ".*", "cost"]) == [1, 0, 1]
     assert occurrences(corpus, []) == []
-    # Arrow's expressions know the blanks of ASCII only: a canary could be in the corpus unseen.
+    # Arrow's \s matches ASCII blanks only, so that it would miss a canary.
     for blank in ("\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"):
         corpus = Corpus.from_texts([f"say crimson{blank}falcon again", "nothing here"])
         assert occurrences(corpus, ["crimson falcon", "nothing there"]) == [1, 0]

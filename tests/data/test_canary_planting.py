@@ -233,7 +233,7 @@ def test_the_manifest_is_sufficient_for_an_attack(spoken, tmp_path):
     assert loaded.intents == ("PinIntent", "ColorIntent", "Wake")
     assert loaded.tags == ("O", "B-canary", "I-canary", "B-who")
     said = {word for canary in loaded.canaries for word in canary.utterance.tokens}
-    assert said < set(loaded.words)  # candidates that were not planted are words too
+    assert said < set(loaded.words)  # words include unplanted candidates
     assert list(loaded.words) == sorted(set(loaded.words))
     assert len(loaded.words) == 4 + 10 + 1 + 12 + 2 + 4
 

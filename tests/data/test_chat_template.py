@@ -1,4 +1,4 @@
-"""Chat templates do what transformers makes of them, and nothing else."""
+"""Chat templates give the output of transformers and have no other effects."""
 
 import pytest
 

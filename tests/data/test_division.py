@@ -1,4 +1,4 @@
-"""What one record or user decides about the others in a division: nothing."""
+"""One record or user has no influence on the others in a division."""
 
 import hashlib
 from collections import Counter
@@ -33,7 +33,7 @@ def made(records):
 
 
 def parts(records, *args, **options):
-    """Where each record goes, beside one more that is always trained on."""
+    """The part of each record, with one more record that is always in training."""
     found = divide(made([*records, ("kept", "nobody")]), *args, keep=[len(records)], **options)
     rows = zip(found.within_cap_mask, found.held_out_mask, strict=True)
     return [("held" if out else "trained") if stays else "left" for stays, out in rows][:-1]
@@ -98,7 +98,9 @@ def test_the_held_out_share_is_the_fraction(by_user, fraction):
     corpus = made([(f"text {i} {j}", f"user {j}") for i in range(20) for j in range(400)])
     found = divide(corpus, fraction, most_per_user=1)
     assert len(found.left_out) == 19 * 400
-    require(len(found.held_out), 400)  # what a cap keeps is held out as often as anything
+    require(
+        len(found.held_out), 400
+    )  # of the documents under the cap
 
 
 @pytest.mark.slow

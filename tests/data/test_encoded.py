@@ -1,4 +1,4 @@
-"""Corpora as ids, in memory and mapped from disk; a damaged encoding is refused by its file."""
+"""Corpora as ids, in memory and mapped from disk; damaged encodings are refused."""
 
 import json
 import tracemalloc

@@ -1,4 +1,4 @@
-"""One reader of JSON for all files of ours: what it refuses, and what it never says."""
+"""The reader of JSON: what it refuses, and what its messages never quote."""
 
 import json
 import os

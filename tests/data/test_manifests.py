@@ -1,4 +1,4 @@
-"""Manifests of both kinds: a change is noticed, and one whose seal holds is read or refused.
+"""Manifests of both kinds: changes are noticed; a manifest with a valid seal is read or refused.
 
 Whoever can change a manifest can seal it again, so every field is given every strange value.
 """
@@ -142,7 +142,7 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
     refused = [message for message in messages if message is not None]
     assert len(messages) > 300
     assert len(refused) > 0.9 * len(messages)
-    # Whose corpus is another one learns which phrase is not there.
+    # Only errors about another corpus may quote a phrase.
     assert not [m for m in refused if MARKER in m and "in the corpus" not in m]
 
 

@@ -1,4 +1,4 @@
-"""Which utterances train, validate and test."""
+"""Utterances for training, validation and test."""
 
 import pytest
 

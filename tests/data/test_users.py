@@ -1,4 +1,4 @@
-"""Users of a corpus: who counts as one, and groups that share nobody."""
+"""Users of a corpus for an audit, and disjoint groups."""
 
 from collections import Counter
 
@@ -21,7 +21,7 @@ ROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 6)), min_size=1
 
 
 def made(rows):
-    """A document of so many words for each row, no two alike."""
+    """Different documents with the given numbers of words."""
     texts = [" ".join([f"w{i}"] * words) for i, (_, words) in enumerate(rows)]
     return Corpus.from_texts(texts, users=[name for name, _ in rows], sources=texts)
 

@@ -25,7 +25,7 @@ RAIN = Utterance(("rain", "in", "york"), ("O", "O", "B-city"), "GetWeather")
 
 @st.composite
 def utterances(draw):
-    """A well-formed utterance: slots laid side by side, then cut into tags."""
+    """A well-formed utterance, made of slots."""
     slots = draw(
         st.lists(st.tuples(st.sampled_from(["", "city", "a-b"]), st.integers(1, 3)), min_size=1)
     )

@@ -1,4 +1,4 @@
-"""Words and their ids: built by frequency, saved with a seal, and refused where they are spoilt."""
+"""Word vocabularies: built by frequency, saved, and refused if damaged."""
 
 import json
 from collections import Counter

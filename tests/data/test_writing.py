@@ -1,4 +1,4 @@
-"""Whole or not at all, private unless it is for others, and nothing left of a killed one."""
+"""Files are whole or absent, private unless shared, and a killed process leaves none."""
 
 import errno
 import os
@@ -47,7 +47,7 @@ def run(manager, do):
 
 
 def fail(error):
-    """What a block does that fails."""
+    """A function that raises an error in a block."""
 
     def do(part):
         raise error
@@ -87,7 +87,7 @@ def test_a_failed_write_changes_nothing(tmp_path):
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
     with pytest.raises(FileNotFoundError) as caught:
         run(replacing_path(path), lambda part: part.read_bytes())
-    assert caught.value.filename == str(path)  # a part is never named
+    assert caught.value.filename == str(path)  # errors never name an unfinished file
     assert names(tmp_path) == ["x"]
 
 
@@ -104,7 +104,7 @@ def test_files_are_private_unless_shared(tmp_path, umask):
     assert mode(tmp_path / "shared") == 0o777 & ~umask
     with replacing(tmp_path / "b" / "page", shared=True):
         [part] = (tmp_path / "b").iterdir()
-        assert mode(part) == 0o600  # even of what will be shared
+        assert mode(part) == 0o600  # even if it will be shared
     assert mode(tmp_path / "b" / "page") == 0o666 & ~umask
 
 
@@ -135,7 +135,7 @@ def test_sharing_includes_all_files_of_a_directory(tmp_path, umask):
 
 
 def test_modes_are_set_without_a_change_of_the_umask(tmp_path, monkeypatch):
-    """Another thread would write its files under the changed one."""
+    """Another thread would write its files with the changed umask."""
     if not os.path.exists("/proc/self/status"):
         pytest.skip("this system does not show a process's umask")
     (tmp_path / "file").touch(mode=0o600)
@@ -204,7 +204,7 @@ print(len(list(Path(sys.argv[1]).iterdir())))
 
 @contextmanager
 def process(code, *words, waits=True):
-    """Another process that runs some code; it has got as far as the lock."""
+    """Another process that runs some code, after it took the lock."""
     command = [sys.executable, "-c", code, *map(str, words)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as other:
@@ -218,7 +218,7 @@ def process(code, *words, waits=True):
 def test_unfinished_files_of_killed_processes_only_are_removed(tmp_path, kind):
     with process(KILLED, kind, tmp_path / "x") as dead:
         dead.kill()
-    with process(KILLED, kind, tmp_path / "x") as living:  # it has removed the dead one's part
+    with process(KILLED, kind, tmp_path / "x") as living:  # it has removed the abandoned file
         [part] = tmp_path.iterdir()
         write_text(tmp_path / "x", "")
         (tmp_path / "x").unlink()
@@ -246,7 +246,7 @@ def test_a_part_that_another_process_removed_is_made_again(tmp_path, monkeypatch
 
 
 def test_an_unfinished_file_is_removed_at_exit_if_its_block_was_never_entered(tmp_path):
-    """As where a signal comes between making the part and entering the block."""
+    """As if a signal came between making the unfinished file and entering the block."""
     command = [sys.executable, "-c", NEVER_ENTERED, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"

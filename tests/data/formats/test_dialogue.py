@@ -1,4 +1,4 @@
-"""Films, chats and comments: who answers whom."""
+"""Replies in films, chats and comments."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Files of text that are broken, each refused with file, place and fault: one table a reader.
+"""Broken files of text are refused with file, location and fault: a table for each reader.
 
 Labelled utterances are in `test_utterance_faults.py`.
 """
@@ -107,7 +107,7 @@ FILMS = {
 
 
 def films(name, *row):
-    """Three sound files; to one of them, a third line is added."""
+    """Three valid files; one of them has a third line."""
     added = {**FILMS, name: [*FILMS[name], row]}
     return {
         file: "".join(" +++$+++ ".join(one) + "\r\n" for one in content)

@@ -1,4 +1,4 @@
-"""What each reader of text makes of sound files: documents, their users, labels and sources."""
+"""Readers of text on valid files: documents, their users, labels and sources."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from vestige.errors import DataError
 
 
 def write(folder, **files):
-    """Files of these contents in a folder, which is made; `__` in a name is a dot."""
+    """Make a folder with files of these contents; `__` in a name is a dot."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content

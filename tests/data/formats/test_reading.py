@@ -1,4 +1,4 @@
-"""`read_corpus`: which format a source has, and sources that would fill memory or never end."""
+"""`read_corpus`: detection of formats, and sources that would fill memory or never end."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""The corpora of the papers, where VESTIGE_DATA names their folder: their sizes are known."""
+"""Known sizes of the papers' corpora in the folder VESTIGE_DATA."""
 
 import numpy as np
 import pytest

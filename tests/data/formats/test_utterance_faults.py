@@ -1,4 +1,4 @@
-"""Files of labelled utterances that are broken, each refused with file, place and fault."""
+"""Broken files of labelled utterances are refused with file, location and fault."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""`read_utterances`: what it recognises, which parts it finds, and what it writes."""
+"""`read_utterances`: formats, parts, and written files."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""Shapes of secrets: what varies in them, and all that could have stood there."""
+"""Formats of secrets: their varying parts and their alternatives."""
 
 import re
 from datetime import datetime
@@ -23,7 +23,7 @@ LINES = {
 
 
 def luhn_valid(digits):
-    """By the table of doubled digits, and not by arithmetic."""
+    """By a table of doubled digits instead of arithmetic."""
     doubled = "0246813579"
     total = sum(
         int(doubled[int(one)] if position % 2 else one) for position, one in enumerate(digits[::-1])
@@ -32,7 +32,7 @@ def luhn_valid(digits):
 
 
 def iban_valid(text):
-    """Remainder by digits, one after the other."""
+    """Remainder, digit by digit."""
     plain = text.replace(" ", "")
     remainder = 0
     for one in plain[4:] + plain[:4]:
