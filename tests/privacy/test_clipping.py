@@ -144,7 +144,7 @@ def test_both_ways_to_hold_gradients_are_tried(monkeypatch):
     real = UnitGradients.norms
 
     def norms(self):
-        held[width] = {tuple(p.shape) for p, one in self._held.items() if one.products}
+        held[width] = {tuple(p.shape) for p, one in self._gradients.items() if one.products}
         return real(self)
 
     monkeypatch.setattr(UnitGradients, "norms", norms)
@@ -363,7 +363,7 @@ def test_gradients_of_other_layers_are_those_of_each_row(layer):
         layer(given).square().sum().backward()
     for place, parameter in enumerate(layer.parameters()):
         expected = torch.stack([each[place].flatten() for each in own])
-        torch.testing.assert_close(found._held[parameter].formed, expected)
+        torch.testing.assert_close(found._gradients[parameter].formed, expected)
 
 
 @pytest.mark.parametrize("layer", [nn.LayerNorm(5), nn.RMSNorm(5, eps=1e-3)])
@@ -383,7 +383,7 @@ def test_norms_of_torch_answer_as_they_do(layer, shape):
         again.square().sum().backward()
     torch.testing.assert_close(again, plain)
     torch.testing.assert_close(given.grad, back)
-    torch.testing.assert_close(found._held[layer.weight].formed, torch.stack(own))
+    torch.testing.assert_close(found._gradients[layer.weight].formed, torch.stack(own))
 
 
 UNITS = [None, [0, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2], [0] * 6]
@@ -397,7 +397,7 @@ UNITS = [None, [0, 1, 1, 2, 2, 2], [0, 0, 1, 1, 2, 2], [0] * 6]
 @pytest.mark.parametrize("products", [0, 1, 2])
 def test_uses_of_one_parameter_add_up(monkeypatch, units, at_once, shape, products, lookups):
     """A head, an embedding, both, each twice: the norm is that of the sum."""
-    monkeypatch.setattr(unit_gradients, "_AT_ONCE", at_once)
+    monkeypatch.setattr(unit_gradients, "_CHUNK_SIZE", at_once)
     chance = torch.Generator().manual_seed(0)
     parameter = nn.Parameter(torch.zeros(shape, dtype=torch.float64))
     parameter.grad = torch.zeros_like(parameter)
@@ -440,7 +440,7 @@ def test_gradients_of_tokens_may_cancel_to_a_thousandth():
     left, right = torch.cat([left, small - left], 1), torch.cat([right, right], 1)
     found = UnitGradients(torch.arange(8))
     found.add_product(parameter, left, right)
-    assert found._held[parameter].products
+    assert found._gradients[parameter].products
     exact = torch.bmm(left.double().mT, right.double()).flatten(1).norm(dim=1)
     together = (left.norm(dim=2) * right.norm(dim=2)).sum(1)
     assert (exact / together).max() < 2e-3

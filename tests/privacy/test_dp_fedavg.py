@@ -78,7 +78,7 @@ def test_a_round_is_that_of_a_loop_over_copies(tiny_model, tiny_batch, kind, epo
     secret, updates = Secret.of_seed(5), []
     chance = StepRandomness(secret.key("masks", 0), batch.inputs.device)
     for user in range(USERS):
-        with chance.alone(int((batch.users == user).nonzero()[0])):
+        with chance.for_unit(int((batch.users == user).nonzero()[0])):
             updates.append(naive_update(model, batch, user, epochs=epochs, size=size))
     norms = [norm_of(update) for update in updates]
     bound = sorted(norms)[1]  # one is cut, one is not
@@ -316,7 +316,7 @@ def test_numbers_of_no_round_are_refused(change, message):
 
 
 def test_text_of_nobody_is_refused(tiny_model, tiny_batch, tiny_data):
-    with pytest.raises(ValueError, match="whose each row is"):
+    with pytest.raises(ValueError, match="a user for each row"):
         step_of()(tiny_model(), tiny_batch(users=False), None)
     config = TrainingConfig(seed=0, batch_size=2, batching="poisson-users")
     with pytest.raises(TrainingError, match="a user for each document"):

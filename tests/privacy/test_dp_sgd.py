@@ -310,7 +310,7 @@ def test_norms_that_are_formed_where_tokens_cancel_are_those_of_gram_matrices(
 ):
     batch, found = make_batch(make_data()), []
     for cancelled in (0.0, 2.0):
-        monkeypatch.setattr(unit_gradients, "_CANCELLED", cancelled)
+        monkeypatch.setattr(unit_gradients, "_CANCELLATION", cancelled)
         step = step_of(unit=unit)
         step(make_model(name), batch, None)
         found.append(torch.cat(step.norms))

@@ -51,13 +51,13 @@ def test_masks_are_independent_and_drop_as_many_as_they_should():
 def test_torchs_generators_are_left_as_they_were_and_torch_s_functions_too():
     before, dropout = torch.get_rng_state(), functional.dropout
     drawn(ROWS)
-    with CHANCE.alone(3):
+    with CHANCE.for_unit(3):
         alone = torch.rand(4)
     assert torch.equal(torch.get_rng_state(), before)
     assert functional.dropout is dropout
-    with CHANCE.alone(3):
+    with CHANCE.for_unit(3):
         assert torch.equal(torch.rand(4), alone)
-    with CHANCE.alone(4):
+    with CHANCE.for_unit(4):
         assert not torch.equal(torch.rand(4), alone)
 
 

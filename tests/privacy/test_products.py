@@ -40,7 +40,7 @@ def test_products_are_those_of_float64_whatever_the_strides(shape, turned, dtype
 @pytest.mark.parametrize("large", [0, 1 << 60])
 def test_a_product_is_added_in_parts(large, monkeypatch):
     monkeypatch.setattr(products, "_LARGE", large)
-    monkeypatch.setattr(products, "_TALL", 7)
+    monkeypatch.setattr(products, "_CHUNK_ROWS", 7)
     into, rows, weight = torch.randn(40, 12), torch.randn(40, 5), torch.randn(12, 5)
     expected = into + rows @ weight.t()
     products.add_linear(into, rows, weight)

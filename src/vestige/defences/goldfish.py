@@ -1,12 +1,11 @@
-"""Goldfish loss: some tokens of a text are never learnt, the same ones in every copy.
+"""Goldfish loss: some tokens of a text are never learned, the same ones in every copy.
 
 Hans et al. (2024), "Be like a Goldfish, Don't Memorize! Mitigating Memorization in Generative
-LLMs", section 3: a token is left out of the loss where a hash of the h tokens before it falls into
-one of k buckets, so that copies of a text all lack the same tokens, and a model that goes on with
-it must guess there.
+LLMs", section 3: a token is excluded from the loss if a hash of the h tokens before it falls into
+one of k buckets. All copies of a text lack the same tokens, and a model must guess them.
 
-Differs from the paper: near a text's beginning the tokens that there are are hashed, where the
-paper's first h tokens are always learnt; short texts need that. A document longer than a sequence
+Differs from the paper: near the beginning of a text, the available tokens are hashed, because texts
+may be short; in the paper the first h tokens are always learned. A document longer than a sequence
 is hashed piece by piece.
 """
 
@@ -24,13 +23,13 @@ from vestige.training.steps import autocast, descend, detached, no_step, read
 
 @dataclass(frozen=True, kw_only=True)
 class GoldfishStep:
-    """A StepFn that leaves every k-th token out, by a hash of its context.
+    """Step that excludes one token in k, by a hash of its context.
 
     Attributes:
-        k: one token in k is left out, at least 2.
-        context: h, tokens that are hashed.
+        k: one token in k is excluded, at least 2.
+        context: h, number of hashed tokens.
         seed: of the hash.
-        max_grad_norm: the norm that the gradient is cut to; None leaves it.
+        max_grad_norm: maximum norm of the gradient; None: no clipping.
         precision: of the forward pass.
     """
 
@@ -42,16 +41,16 @@ class GoldfishStep:
 
     @property
     def settings(self) -> dict[str, object]:
-        """What the step depends on."""
+        """Settings that affect the result."""
         return {"k": self.k, "context": self.context, "seed": self.seed}
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-        """Put the gradient of the tokens that are kept into `.grad`."""
-        kept = self.drop(batch)
-        if not kept.tokens:
+        """Put the gradient of the remaining tokens into `.grad`."""
+        masked = self.drop(batch)
+        if not masked.tokens:
             return no_step(model, batch)
         with autocast(self.precision, batch.inputs.device):
-            reading = read(model, kept, state)
+            reading = read(model, masked, state)
         descend(model, reading.loss, self.max_grad_norm)
         return reading.loss.detach(), detached(reading.state)
 
@@ -64,12 +63,12 @@ class GoldfishStep:
 
     def hashes(self, inputs: Tensor) -> Tensor:
         """(b, t) ids -> int64 (b, t) in [0, 2^31): of the last h tokens up to each."""
-        drawn = np.random.default_rng(self.seed).integers(2**62, size=self.context)
+        factors = np.random.default_rng(self.seed).integers(2**62, size=self.context)
         total = torch.zeros_like(inputs)
-        for back, odd in enumerate((drawn * 2 + 1).tolist()):
-            if back >= inputs.shape[1]:
+        for offset, factor in enumerate((factors * 2 + 1).tolist()):
+            if offset >= inputs.shape[1]:
                 break
-            # Sums and products wrap around at 64 bits, as a multiplicative hash wants it.
-            total[:, back:] += (inputs[:, : inputs.shape[1] - back] + 1) * odd
+            # Sums and products of a multiplicative hash wrap at 64 bits.
+            total[:, offset:] += (inputs[:, : inputs.shape[1] - offset] + 1) * factor
         total ^= (total >> 32) & 0xFFFFFFFF
         return (total * 0x2545F4914F6CDD1D >> 33) & 0x7FFFFFFF

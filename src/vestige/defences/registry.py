@@ -1,9 +1,9 @@
 """Defences of a training, by name.
 
-A defence is a frozen dataclass of its settings, registered where it is defined: in a file of
-`vestige.defences.methods`, or in a module of another package that an entry point of the group
-`vestige.defences` names. None of these imports torch before a step is made, since the command
-line's help reads their fields.
+A defence is a frozen dataclass of its settings. It is registered in a file of
+`vestige.defences.methods`, or in a module of another package with an entry point of the group
+`vestige.defences`. These modules import torch only in functions, because the help of the command
+line reads their fields.
 """
 
 import math
@@ -21,62 +21,62 @@ if TYPE_CHECKING:
     from vestige.training.steps import StepFn
 
 Given = Mapping[str, object]
-"""Settings of a training that the caller chose, by name; None: not chosen."""
+"""Settings that the caller chose, by name; None: not chosen."""
 
 
 @runtime_checkable
 class Defence(Protocol):
-    """A defence: its settings, the training that suits it, and its step.
+    """A defence: its settings, its training configuration, and its step.
 
     Attributes:
-        name: of it, on the command line and in records.
+        name: on the command line and in records.
     """
 
     name: ClassVar[str]
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """The training with batches, and perhaps an optimizer, that this defence can work with.
+        """The configuration with batches, and perhaps an optimizer, that suit this defence.
 
         Args:
-            config: as preset and options have it.
-            given: what the caller chose and must stay; None: all but the batches must.
+            config: from preset and options.
+            given: settings that the caller chose, which must stay; None: only batches may change.
 
         Raises:
-            ValueError: what the caller chose does not suit it.
+            ValueError: a chosen setting does not suit it.
         """
 
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn | None":
-        """How a batch becomes a gradient; None: as without a defence.
+        """The training step; None: the one without a defence.
 
         Raises:
             ValueError: the batches do not suit it.
-            TrainingError: the data does not, or the model.
+            TrainingError: the data or the model do not suit it.
         """
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoDefence:
-    """Undefended training."""
+    """Training without a defence."""
 
     name: ClassVar[str] = "none"
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """The training as it is."""
+        """The configuration, unchanged."""
         return config
 
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn | None":
-        """No other than the loop's own."""
+        """None: the default step."""
         return None
 
 
 DEFENCES = Registry[type[Defence]](
     "defence", package="vestige.defences.methods", group="vestige.defences"
 )
-"""The class of every defence by name, those of other packages among them."""
+"""Defence classes by name, including those of other packages."""
 
 Kind = TypeVar("Kind", bound=type[Defence])
 
@@ -102,14 +102,14 @@ def defences() -> dict[str, type[Defence]]:
 
 
 def settings_of(defence: Defence) -> dict[str, Any]:
-    """A defence as a run folder records it: its name and its parameters."""
+    """Name and parameters of a defence, for a run folder."""
     return {"name": defence.name, **asdict(defence)}  # type: ignore[call-overload]
 
 
 def with_batches(
     defence: Defence, config: "TrainingConfig", given: Given | None, usual: "Batching"
 ) -> "TrainingConfig":
-    """The training, with the usual batches of a defence that reads documents, not a stream.
+    """The configuration, with the default batches of a defence that needs separate documents.
 
     Raises:
         ValueError: the caller chose a stream.
@@ -124,7 +124,7 @@ def with_batches(
 
 @contextmanager
 def in_backticks(name: str) -> Iterator[None]:
-    """Errors about an argument, with its name in backticks."""
+    """Put the name of an argument in backticks in its errors."""
     try:
         yield
     except ValueError as error:
@@ -132,14 +132,14 @@ def in_backticks(name: str) -> Iterator[None]:
 
 
 def check_positive(**values: float | None) -> None:
-    """Raise ValueError unless every value that is given is positive and finite."""
+    """Raise ValueError unless every value is None, or positive and finite."""
     for name, value in values.items():
         if value is not None and not 0 < value < math.inf:
             raise ValueError(f"`{name}` must be positive and finite, got {value}")
 
 
 def check_not_negative(**values: float | None) -> None:
-    """Raise ValueError unless every value that is given is at least 0 and finite."""
+    """Raise ValueError unless every value is None, or at least 0 and finite."""
     for name, value in values.items():
         if value is not None and not 0 <= value < math.inf:
             raise ValueError(f"`{name}` must be at least 0 and finite, got {value}")

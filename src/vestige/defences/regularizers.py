@@ -1,4 +1,4 @@
-"""Privacy regularizers: training that hides whose a text is.
+"""Privacy regularizers: training that hides the author of a text.
 
 Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in Language
 Models". h is the last hidden state of a sequence. Section 2.1, with a discriminator D of two fully
@@ -7,20 +7,19 @@ connected layers:
     the discriminator minimises  -log Pr(author | h; D)
     the model minimises          cross-entropy + weight * KL(uniform || Pr(. | h; D))  (eq. 1, 2)
 
-in turns, one step each on every batch. Section 2.2, equation 4, with the last hidden states of a
-batch and of an auxiliary one, paired row by row:
+in turn, one step each per batch. Section 2.2, equation 4, for the last hidden states of a batch and
+of an auxiliary batch, paired row by row:
 
-    cross-entropy + weight * (sum over pairs of two users ||h_x - h_a|| - sum over pairs of one)
+    cross-entropy + weight * (sum over pairs of two users ||h_x - h_a|| - sum over other pairs)
 
-In-batch pairs are a variant of ours: each row is paired with another row of its own batch, which
-needs no second forward pass. An auxiliary batch is read in one pass with the batch itself.
+In-batch pairs are our variant: each row is paired with another row of its batch, without a second
+forward pass. An auxiliary batch is read in one pass with the batch.
 
-Differs from the paper: equation 2 without its constant, so that the term is 0 where authors cannot
-be identified; the paper states neither the discriminator's nonlinearity nor its optimizer: ReLU and
-Adam. Equation 4 as a mean over pairs in place of a sum, so that the weight does not depend on the
-batch's size; it has no lower bound, and a weight near 1 collapses the hidden states.
-A low accuracy of the discriminator proves nothing by itself: see
-`reproduction.regularization.author_probe`.
+Differs from the paper: equation 2 without its constant, so the term is 0 if authors cannot be
+identified. The paper does not state the nonlinearity and optimizer of the discriminator: we use
+ReLU and Adam. Equation 4 is a mean over pairs instead of a sum, so the weight does not depend on
+the batch size. It has no lower bound; a weight near 1 collapses the hidden states. A low accuracy
+of the discriminator proves nothing by itself: see `reproduction.regularization.author_probe`.
 """
 
 import math
@@ -56,11 +55,11 @@ Pairing = Literal["auxiliary", "in-batch"]
 
 
 class RegularizedStep:
-    """A StepFn that adds a term of users' hidden states to the loss.
+    """Step that adds a term of hidden states and users to the loss.
 
     Args:
         weight: lambda of equation 1, at least 0.
-        max_grad_norm: the norm that the model's gradient is cut to; None leaves it.
+        max_grad_norm: maximum norm of the gradient; None: no clipping.
         precision: of the model's forward pass.
     """
 
@@ -83,7 +82,7 @@ class RegularizedStep:
         """The loss and the term, in the graph."""
 
     def _note(self, **values: Tensor) -> None:
-        """Count scalars in, on their device: they are read only when a line of the log is due."""
+        """Accumulate scalars on their device, to read them only for the log."""
         for name, value in values.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
             self._counts[name] = self._counts.get(name, 0) + 1
@@ -96,7 +95,7 @@ class RegularizedStep:
 
 
 class Discriminator(nn.Module):
-    """Author of a sequence from the last hidden state: width -> hidden -> users, from a seed."""
+    """Predicts the author of a sequence from its last hidden state: width -> hidden -> users."""
 
     def __init__(self, width: int, users: int, *, seed: int, hidden: int = HIDDEN) -> None:
         super().__init__()
@@ -111,15 +110,15 @@ class Discriminator(nn.Module):
 
     def judge(self, states: Tensor) -> Tensor:
         """Forward pass with the discriminator's weights detached."""
-        one, two = self.first, self.second
-        inner = torch.relu(linear(states, one.weight.detach(), one.bias.detach()))
-        return linear(inner, two.weight.detach(), two.bias.detach())
+        first, second = self.first, self.second
+        hidden = torch.relu(linear(states, first.weight.detach(), first.bias.detach()))
+        return linear(hidden, second.weight.detach(), second.bias.detach())
 
 
 class AdversarialStep(RegularizedStep):
-    """A StepFn that hides the author from a discriminator which it trains along.
+    """Step that hides the author from a discriminator, which it trains as well.
 
-    The log has the discriminator's accuracy on batches that it had not seen, and the KL term.
+    The log has the KL term, and the accuracy of the discriminator on new batches.
 
     Args, besides those of `RegularizedStep`:
         width: of the model's last hidden state.
@@ -150,12 +149,12 @@ class AdversarialStep(RegularizedStep):
 
     @property
     def settings(self) -> dict[str, object]:
-        """What the step depends on."""
+        """Settings that affect the result."""
         names = ("weight", "users", "learning_rate", "seed")
         return {name: getattr(self, name) for name in names}
 
     def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
-        """One step of the discriminator, and how it judges the model."""
+        """Train the discriminator for one step, and compute the term."""
         with autocast(self.precision, batch.inputs.device):
             reading, last = read_linkable(model, batch, state)
         users = users_of(batch)
@@ -170,15 +169,15 @@ class AdversarialStep(RegularizedStep):
 
     def tensors(self) -> dict[str, Tensor]:
         """The discriminator and its optimizer."""
-        found = {f"weights.{name}": t for name, t in self.discriminator.state_dict().items()}
+        state = {f"weights.{name}": t for name, t in self.discriminator.state_dict().items()}
         for index, moments in self._optimizer.state_dict()["state"].items():
-            found |= {f"moments.{index}.{name}": tensor for name, tensor in moments.items()}
-        return found
+            state |= {f"moments.{index}.{name}": tensor for name, tensor in moments.items()}
+        return state
 
-    def restore(self, kept: Mapping[str, Tensor]) -> None:
+    def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Restore the state that `tensors` gave."""
-        self.discriminator.load_state_dict(under("weights", kept))
-        load_optimizer(self._optimizer, under("moments", kept))
+        self.discriminator.load_state_dict(under("weights", saved))
+        load_optimizer(self._optimizer, under("moments", saved))
 
 
 def kl_from_uniform(logits: Tensor) -> Tensor:
@@ -190,12 +189,12 @@ def kl_from_uniform(logits: Tensor) -> Tensor:
 
 
 class TripletStep(RegularizedStep):
-    """A StepFn that blurs who wrote what.
+    """Step that moves hidden states of different users together.
 
-    The log has the term, and the hidden states' standard deviation: near 0 they collapsed.
+    The log has the term, and the standard deviation of hidden states: near 0 they collapsed.
 
     Args, besides those of `RegularizedStep`:
-        auxiliary: where auxiliary batches are drawn from; None pairs within the batch.
+        auxiliary: source of auxiliary batches; None: pairs within the batch.
     """
 
     def __init__(
@@ -211,39 +210,39 @@ class TripletStep(RegularizedStep):
 
     @property
     def settings(self) -> dict[str, object]:
-        """What the step depends on."""
+        """Settings that affect the result."""
         pairing: Pairing = "in-batch" if self.auxiliary is None else "auxiliary"
         return {"weight": self.weight, "pairing": pairing}
 
     def _read(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Reading, Tensor]:
         with autocast(self.precision, batch.inputs.device):
-            reading, last, others, owners = self._pairs(model, batch, state)
-        rows = len(owners)
-        term = triplet_loss(last[:rows], others.float(), users_of(batch)[:rows] == owners)
+            reading, last, others, other_users = self._pairs(model, batch, state)
+        rows = len(other_users)
+        term = triplet_loss(last[:rows], others.float(), users_of(batch)[:rows] == other_users)
         self._note(triplet_loss=term.detach(), hidden_spread=last.detach().std())
         return reading, term
 
     def _pairs(
         self, model: LanguageModel, batch: Batch, state: Any
     ) -> tuple[Reading, Tensor, Tensor, Tensor]:
-        """The batch, read; what its rows are paired with: hidden states (k, h) and users (k,)."""
+        """The batch, its last states, and the states (k, h) and users (k,) paired with its rows."""
         if self.auxiliary is None:
             reading, last = read_linkable(model, batch, state)
             shift = int(torch.randint(1, max(2, len(last)), ()).item())
             return reading, last, last.roll(shift, 0), users_of(batch).roll(shift, 0)
-        drawn = self.auxiliary.auxiliary(len(batch.inputs))
-        owners = users_of(drawn)
+        sampled = self.auxiliary.auxiliary(len(batch.inputs))
+        other_users = users_of(sampled)
         if self.weight and state is None and isinstance(model, TwoParts) and model.separate_head:
-            return *read_both(model, batch, drawn), owners
+            return *read_both(model, batch, sampled), other_users
         reading, last = read_linkable(model, batch, state)
         assert isinstance(model, TwoParts)
-        with torch.set_grad_enabled(self.weight > 0):  # at 0 it is measured and teaches nothing
-            hidden, _ = model.body(drawn.inputs)
-        return reading, last, last_hidden(hidden, drawn), owners
+        with torch.set_grad_enabled(self.weight > 0):  # with weight 0 it is only measured
+            hidden, _ = model.body(sampled.inputs)
+        return reading, last, last_hidden(hidden, sampled), other_users
 
 
 def triplet_loss(states: Tensor, others: Tensor, same_user: Tensor) -> Tensor:
-    """Mean over pairs of their distance, negative where both are one user's.
+    """Mean distance of pairs, negative for pairs of one user.
 
     Args:
         states: (k, h).
@@ -263,7 +262,7 @@ def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> tuple[Readi
     """The loss of a batch and its last hidden states (b, h), float32, in the graph.
 
     Raises:
-        TrainingError: the model hides what its head reads.
+        TrainingError: the model does not expose the input of its head.
     """
     reading = read(model, batch, state)
     if reading.last is None:
@@ -277,15 +276,15 @@ def read_linkable(model: LanguageModel, batch: Batch, state: Any) -> tuple[Readi
 def read_both(model: LanguageModel, batch: Batch, other: Batch) -> tuple[Reading, Tensor, Tensor]:
     """`read_linkable`, with the last hidden states (k, h) of another batch, in one pass.
 
-    Each step of a recurrent layer reads and writes all of its weights, for few rows as for many:
-    one pass over both costs much less than two. The head, which is apart, reads the first alone.
+    A step of a recurrent layer reads all its weights for any number of rows, so one pass over both
+    is much faster than two. The head reads only the first batch.
     """
     assert isinstance(model, TwoParts)
-    rows, wide = batch.inputs.shape
-    width = max(wide, other.inputs.shape[1])
-    both = [pad(one.inputs, (0, width - one.inputs.shape[1])) for one in (batch, other)]
-    hidden, _ = model.body(torch.cat(both))
-    reading = read_hidden(model, batch, hidden[:rows, :wide], None)
+    rows, length = batch.inputs.shape
+    width = max(length, other.inputs.shape[1])
+    padded = [pad(each.inputs, (0, width - each.inputs.shape[1])) for each in (batch, other)]
+    hidden, _ = model.body(torch.cat(padded))
+    reading = read_hidden(model, batch, hidden[:rows, :length], None)
     assert reading.last is not None
     others = last_hidden(hidden[rows:, : other.inputs.shape[1]], other)
     return reading, reading.last.float(), others
@@ -302,7 +301,7 @@ def users_of(batch: Batch) -> Tensor:
 
 
 def require_users(data: EncodedCorpus, name: str) -> None:
-    """Raise TrainingError unless a text has several users, among whom a defence hides each."""
+    """Raise TrainingError unless a text has several users."""
     if data.users is None:
         raise TrainingError(
             f"The {name} defence needs a user for each document",

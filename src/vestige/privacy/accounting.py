@@ -9,7 +9,7 @@ compose, also adaptively (Dwork, Rothblum and Vadhan 2010). Accountants, all upp
 - "rdp": Mironov, Talwar and Zhang (2019), "Rényi Differential Privacy of the Sampled Gaussian
   Mechanism".
 
-Above 500, "pld" gives Rényi's bound: nothing is protected there, and exact figures take gigabytes.
+Above 500, "pld" returns the Rényi bound: there is no protection, and exact figures take gigabytes.
 
 k copies of a record are a mixture of Gaussians: a batch holds j of them with probability
 :math:`\binom{k}{j} q^j (1-q)^{k-j}`, and they move the sum by at most jC. Ganesh (2024), "Tight
@@ -36,7 +36,7 @@ SMALLEST_DELTA = 1e-12
 """Below it the rounding errors of "pld" are as large as delta."""
 
 HOPELESS, GROUP_HOPELESS = 500.0, 100.0
-"""Epsilon above which a coarser bound is given, of one record and of a group."""
+"""Epsilon above which a coarser bound is returned, for one record and for a group."""
 
 _FINEST = 1e-4
 _INTERVALS = (1e-2, 1e-3)
@@ -48,13 +48,13 @@ _LEAST_NOISE, _MOST_NOISE, _PRECISION = 0.01, 1e4, 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism:
-    """Some steps of the Poisson-subsampled Gaussian mechanism.
+    """Steps of the Poisson-subsampled Gaussian mechanism.
 
     Attributes:
         noise_multiplier: standard deviation of the noise over the clipping norm; 0: no privacy.
         sample_rate: probability that a unit is in a batch, in (0, 1].
         steps: updates.
-        copies: of a record; the guarantee is for all of them together.
+        copies: of a record; epsilon covers all of them together.
 
     Raises:
         ValueError: a value is out of range.
@@ -91,9 +91,11 @@ class Mechanism:
             noised = dp.GaussianDpEvent(self.noise_multiplier)
             step: Any = dp.PoissonSampledDpEvent(self.sample_rate, noised)
         else:
-            sums = list(range(self.copies + 1))
-            chances = binom.pmf(sums, self.copies, self.sample_rate).tolist()
-            step = dp.dp_event.MixtureOfGaussiansDpEvent(self.noise_multiplier, sums, chances)
+            counts = list(range(self.copies + 1))
+            probabilities = binom.pmf(counts, self.copies, self.sample_rate).tolist()
+            step = dp.dp_event.MixtureOfGaussiansDpEvent(
+                self.noise_multiplier, counts, probabilities
+            )
         return dp.SelfComposedDpEvent(step, self.steps)
 
 
@@ -103,9 +105,9 @@ class PrivacySpent:
 
     Attributes:
         epsilon: bound on the privacy loss, except with probability delta.
-        delta: that probability.
-        accountant: that computed it.
-        unit: what is protected: a sequence, or a user with all their sequences.
+        delta: probability that the bound fails.
+        accountant: method that computed epsilon.
+        unit: protected unit: a sequence, or a user with all their sequences.
         noise_multiplier: standard deviation of the noise over the clipping norm.
         sample_rate: probability that a unit is in a batch.
         steps: updates.
@@ -148,21 +150,21 @@ class PrivacySpent:
 def composed_epsilon(
     mechanisms: Sequence[Mechanism], *, delta: float, accountant: Accountant = "pld"
 ) -> float:
-    """Epsilon at delta of a record that all mechanisms read.
+    """Epsilon at delta of a record that all mechanisms use.
 
-    Noise and number of steps of each must not depend on what an earlier one showed of the record
+    Noise and steps of each must not depend on the output of an earlier one
     (Rogers et al. 2016, "Privacy Odometers and Filters").
 
     Args:
-        mechanisms: in any order. Where one has copies, "rdp" is computed as "pld" as well.
+        mechanisms: in any order. If one has copies, "pld" is used in any case.
         delta: at least SMALLEST_DELTA, below 1; see `check_delta`.
         accountant: see the module.
 
     Returns:
-        at least 0; infinite where a mechanism has no noise.
+        at least 0; infinite if a mechanism has no noise.
 
     Raises:
-        ValueError: there is no mechanism, or delta or accountant is none.
+        ValueError: there is no mechanism, or delta or accountant is invalid.
 
     Example:
         >>> one = Mechanism(noise_multiplier=1.1, sample_rate=0.01, steps=1000)
@@ -175,16 +177,18 @@ def composed_epsilon(
     if not mechanisms:
         raise ValueError("mechanisms must be at least one, got none")
     steps: Counter[Mechanism] = Counter()
-    for one in mechanisms:
-        steps[replace(one, steps=0)] += one.steps
-    taken = tuple(replace(one, steps=number) for one, number in steps.items() if number)
-    if any(one.noise_multiplier == 0 for one in taken):
+    for mechanism in mechanisms:
+        steps[replace(mechanism, steps=0)] += mechanism.steps
+    combined = tuple(
+        replace(mechanism, steps=number) for mechanism, number in steps.items() if number
+    )
+    if any(mechanism.noise_multiplier == 0 for mechanism in combined):
         return math.inf
-    if all(math.isinf(one.noise_multiplier) for one in taken):
+    if all(math.isinf(mechanism.noise_multiplier) for mechanism in combined):
         return 0.0
-    if any(one.copies > 1 for one in taken):
-        return _group_epsilon(taken, delta)
-    return _epsilon(taken, delta, accountant)
+    if any(mechanism.copies > 1 for mechanism in combined):
+        return _group_epsilon(combined, delta)
+    return _epsilon(combined, delta, accountant)
 
 
 @lru_cache(maxsize=4096)
@@ -206,11 +210,14 @@ def _epsilon(
 def _group_epsilon(mechanisms: tuple[Mechanism, ...], delta: float) -> float:
     from vestige.metrics.f_dp_epsilon import GAUSSIAN
 
-    mus = (one.copies * math.sqrt(one.steps) / one.noise_multiplier for one in mechanisms)
+    mus = (
+        mechanism.copies * math.sqrt(mechanism.steps) / mechanism.noise_multiplier
+        for mechanism in mechanisms
+    )
     unsampled = GAUSSIAN.epsilon(math.hypot(*mus), delta)
-    alone = tuple(replace(one, copies=1) for one in mechanisms)
-    always = all(one.sample_rate == 1 for one in mechanisms)
-    if always or _epsilon(alone, delta, "pld") > GROUP_HOPELESS:
+    single = tuple(replace(mechanism, copies=1) for mechanism in mechanisms)
+    unsampled_batches = all(mechanism.sample_rate == 1 for mechanism in mechanisms)
+    if unsampled_batches or _epsilon(single, delta, "pld") > GROUP_HOPELESS:
         return unsampled
     coarse, fine = _INTERVALS
     bound = min(unsampled, _by_losses(mechanisms, delta, coarse))
@@ -226,16 +233,16 @@ def _by_losses(mechanisms: tuple[Mechanism, ...], delta: float, interval: float)
 
 
 def _accounted(accountant: Any, mechanisms: tuple[Mechanism, ...], delta: float) -> float:
-    """Without dp-accounting's warnings of orders that it leaves out."""
+    """Epsilon by an accountant, without its warnings about skipped orders."""
     logger = logging.getLogger("absl")
-    before = logger.level
+    level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        for one in mechanisms:
-            accountant.compose(one.event)
+        for mechanism in mechanisms:
+            accountant.compose(mechanism.event)
         return float(accountant.get_epsilon(delta))
     finally:
-        logger.setLevel(before)
+        logger.setLevel(level)
 
 
 def noise_for(
@@ -255,7 +262,7 @@ def noise_for(
         sample_rate: in (0, 1].
         steps: all updates of the training, at least 1.
         accountant: see the module.
-        progress: called with how many noises have been tried, about 20 in all.
+        progress: called with the number of noises tried, about 20 in all.
 
     Raises:
         ValueError: an argument is out of range.
@@ -269,16 +276,16 @@ def noise_for(
     _validate.at_least(1, steps=steps)
     _validate.one_of(get_args(Accountant), accountant=accountant)
     check_delta(delta)
-    tried = 0
+    evaluations = 0
 
-    def spent(noise: float, by: Accountant, interval: float = _FINEST) -> float:
-        nonlocal tried
-        tried += 1
-        one = Mechanism(noise_multiplier=noise, sample_rate=sample_rate, steps=steps)
-        found = _epsilon((one,), delta, by, interval)
+    def spent(noise: float, using: Accountant, interval: float = _FINEST) -> float:
+        nonlocal evaluations
+        evaluations += 1
+        mechanism = Mechanism(noise_multiplier=noise, sample_rate=sample_rate, steps=steps)
+        epsilon_spent = _epsilon((mechanism,), delta, using, interval)
         if progress is not None:
-            progress(tried)
-        return found
+            progress(evaluations)
+        return epsilon_spent
 
     noise = 1.0
     while spent(noise, "rdp") > epsilon:
@@ -292,15 +299,15 @@ def noise_for(
                     "more data."
                 ),
             )
-    noise = _least(partial(spent, by="rdp"), epsilon, noise)
+    noise = _least(partial(spent, using="rdp"), epsilon, noise)
     if accountant == "pld":  # quick bounds first: each is close to the next
         for interval in (_INTERVALS[1], _FINEST):
-            noise = _least(partial(spent, by="pld", interval=interval), epsilon, noise)
+            noise = _least(partial(spent, using="pld", interval=interval), epsilon, noise)
     return noise
 
 
 def _least(spent: Callable[[float], float], epsilon: float, high: float) -> float:
-    """The least noise that keeps a budget, to a thousandth, where `high` is enough or nearly so."""
+    """The least noise within a budget, to a thousandth; `high` is enough or nearly so."""
     from scipy.optimize import brentq
 
     def excess(log_noise: float) -> float:
@@ -317,7 +324,7 @@ def _least(spent: Callable[[float], float], epsilon: float, high: float) -> floa
 
 
 def _raised(spent: Callable[[float], float], epsilon: float, noise: float) -> float:
-    """The noise, raised until it keeps the budget: no other bound stands in for this one."""
+    """The noise, raised until it keeps the budget."""
     while spent(noise) > epsilon:
         noise *= 1 + _PRECISION / 2
     return noise
@@ -328,8 +335,8 @@ def check_delta(delta: float, units: int | None = None) -> None:
 
     Args:
         delta: probability with which the guarantee may fail.
-        units: how many sequences, or users, are protected. A training that publishes one of n,
-            sampled at random, is (0, 1 / n)-private: from 1 / n on, delta promises no one anything.
+        units: number of protected sequences or users. A training that publishes one of n,
+            sampled at random, is (0, 1 / n)-private, so a delta of 1 / n or more protects nobody.
     """
     if not SMALLEST_DELTA <= delta < 1:
         reason = ": the accountants' own rounding errors are larger" if 0 < delta < 1 else ""

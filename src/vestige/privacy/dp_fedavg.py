@@ -2,13 +2,13 @@
 
 McMahan, Ramage, Talwar and Zhang (2018), "Learning Differentially Private Recurrent Language
 Models", Algorithm 1 (DP-FedAvg), with the estimator of the fixed denominator. In a round every user
-is sampled with probability q. Each sampled user trains a copy of the weights on their own text;
-what they changed is clipped to norm S as a whole, and the round's average is
+is sampled with probability q. Each sampled user trains a copy of the weights on their own text. The
+change of all weights together is clipped to norm S, and the average of the round is
 
     (sum over sampled users of  update * min(1, S / ||update||_2)  +  noise) / (q * users)
 
-where the noise has standard deviation z S. One user more or less moves the sum by S at most, so
-that a round is a Poisson-subsampled Gaussian mechanism (`accounting`) and a step of the loop.
+The standard deviation of the noise is z S. One user more or less moves the sum by at most S, so a
+round is a Poisson-subsampled Gaussian mechanism (`accounting`) and a step of the loop.
 
 Differs from the paper: every user counts alike, where the paper can weigh them by their text
 (w_k = min(n_k / w, 1)); updates are clipped once, after the local training, where the paper also
@@ -30,13 +30,13 @@ from vestige.training.steps import autocast, descend, read
 
 
 class DPFedAvgStep(NoisyStep):
-    """A StepFn; give it `TrainingConfig(batching="poisson-users")`: a step is a round.
+    """DP-FedAvg step for batches of `TrainingConfig(batching="poisson-users")`: a step is a round.
 
-    The gradient it leaves is minus the round's average update, so that SGD of rate 1 is the
-    paper's server, and momentum or Adam are others; both only see what is noised.
+    Its gradient is minus the noised average update of the round. SGD with rate 1 is the server of
+    the paper; momentum and Adam are alternatives.
 
     Args, besides those of `NoisyStep` (the paper's z, S and q times all users):
-        local_epochs: how often a sampled user reads their own text in a round.
+        local_epochs: passes of a sampled user over their own text in a round.
         local_batch_size: sequences in one local step.
         local_learning_rate: of the local steps, which are plain SGD on the mean over tokens.
         precision: of the local forward passes.
@@ -74,20 +74,20 @@ class DPFedAvgStep(NoisyStep):
         }
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
-        """Put minus the noised average update into `.grad`; a round may sample nobody.
+        """Put minus the noised average update into `.grad`. A round may have no user.
 
         Returns:
-            the mean loss of the first local epochs, in nats, taken while users train; no state.
+            the mean loss of the first local epochs, in nats, measured while users train; no state.
 
         Raises:
             FloatingPointError: a user's update is not finite, and cannot be clipped.
-            ValueError: a state is carried on, or the batch does not say whose its rows are.
+            ValueError: there is a state, or the batch has no users.
         """
         self.begin(model, state)
-        learning = trainable(model)
-        total = [parameter.grad for parameter in learning]
-        start = [parameter.detach().clone() for parameter in learning]
-        optimizer = torch.optim.SGD(learning, lr=self.local_learning_rate, fused=True)
+        parameters = trainable(model)
+        sums = [parameter.grad for parameter in parameters]
+        starting_weights = [parameter.detach().clone() for parameter in parameters]
+        optimizer = torch.optim.SGD(parameters, lr=self.local_learning_rate, fused=True)
         loss = torch.zeros((), device=batch.inputs.device)
         norms = [torch.empty(0, device=batch.inputs.device)]
         randomness, users, batch = (
@@ -96,24 +96,24 @@ class DPFedAvgStep(NoisyStep):
             numbered(batch),
         )
         for user in torch.unique(users):
-            own = batch.select((users == user).nonzero().flatten())
-            assert own.numbers is not None
-            with randomness.alone(int(own.numbers[0])):
-                loss += self._learn(model, own, optimizer)
-            norms.append(self._move(learning, start, total))
+            user_batch = batch.select((users == user).nonzero().flatten())
+            assert user_batch.numbers is not None
+            with randomness.for_unit(int(user_batch.numbers[0])):
+                loss += self._learn(model, user_batch, optimizer)
+            norms.append(self._move(parameters, starting_weights, sums))
         self.end(torch.cat(norms))
-        for parameter, summed in zip(learning, total, strict=True):
+        for parameter, summed in zip(parameters, sums, strict=True):
             parameter.grad = summed
         return loss / max(batch.tokens, 1), None
 
-    def _learn(self, model: LanguageModel, own: Batch, optimizer: torch.optim.SGD) -> Tensor:
+    def _learn(self, model: LanguageModel, user_batch: Batch, optimizer: torch.optim.SGD) -> Tensor:
         """Train on one user's text; the summed loss of their first epoch."""
-        loss, rows = torch.zeros((), device=own.inputs.device), len(own.inputs)
+        loss, rows = torch.zeros((), device=user_batch.inputs.device), len(user_batch.inputs)
         for epoch in range(self.local_epochs):
-            order = torch.randperm(rows).to(own.inputs.device)
+            order = torch.randperm(rows).to(user_batch.inputs.device)
             for chosen in torch.split(order, self.local_batch_size):
-                part = own.select(chosen)
-                with autocast(self.precision, own.inputs.device):
+                part = user_batch.select(chosen)
+                with autocast(self.precision, user_batch.inputs.device):
                     mean = read(model, part).loss
                 descend(model, mean, None)
                 optimizer.step()
@@ -122,17 +122,19 @@ class DPFedAvgStep(NoisyStep):
         return loss
 
     @torch.no_grad()
-    def _move(self, learning: list[Any], start: list[Tensor], total: list[Tensor]) -> Tensor:
-        """Take a user's clipped update off the sum and bring the weights back to the start.
+    def _move(
+        self, parameters: list[Any], starting_weights: list[Tensor], sums: list[Tensor]
+    ) -> Tensor:
+        """Subtract a user's clipped update from the sum and restore the weights.
 
         Returns:
             (1,) the update's norm before clipping.
         """
-        for parameter, before in zip(learning, start, strict=True):
-            parameter.sub_(before)  # the difference is formed in the weights' own memory
-        norm = torch.nn.utils.get_total_norm(learning)
+        for parameter, start in zip(parameters, starting_weights, strict=True):
+            parameter.sub_(start)  # the update, in the memory of the weights
+        norm = torch.nn.utils.get_total_norm(parameters)
         scale = coefficients(norm, self.max_grad_norm).item() / self.expected_units
-        for parameter, before, summed in zip(learning, start, total, strict=True):
+        for parameter, start, summed in zip(parameters, starting_weights, sums, strict=True):
             summed.sub_(parameter, alpha=scale)
-            parameter.copy_(before)
+            parameter.copy_(start)
         return norm[None]

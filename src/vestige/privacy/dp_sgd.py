@@ -4,19 +4,19 @@ Abadi et al. (2016), "Deep Learning with Differential Privacy", Algorithm 1:
 
     sum over units i of  g_i * min(1, C / ||g_i||_2)  +  noise of standard deviation sigma C
 
-divided by the expected number of units in a batch. A unit is a row, or a user with all rows: one
-index tensor says which. The guarantee follows from the probability with which a unit comes into a
-batch, sigma, and the number of steps (`accounting`). Lee and Kifer (2021), "Scaling up
-Differentially Private Deep Learning with Fast Per-Example Gradient Clipping", and Bu et al. (2023),
-"Differentially Private Optimization on Large Model at Small Cost": norms and clipped sum follow
-from what one backward pass computes (`taps`, `unit_gradients`). Units of a model with a layer that
-cannot be tapped, such as a GRU, and units with more rows than fit take plain passes of their own.
+divided by the expected number of units in a batch. A unit is a row, or a user with all rows; an
+index tensor gives the unit of each row. The guarantee follows from sigma, the number of steps and
+the probability that a unit is in a batch (`accounting`). One backward pass gives norms and clipped
+sum (`taps`, `unit_gradients`): Lee and Kifer (2021), "Scaling up Differentially Private Deep
+Learning with Fast Per-Example Gradient Clipping", and Bu et al. (2023), "Differentially Private
+Optimization on Large Model at Small Cost". Two kinds of units are read one by one: those of a model
+with a layer that cannot be tapped, such as a GRU, and those with more rows than fit in memory.
 
-Differs from the paper: any optimizer moves on the noised gradient; a sequence's loss is divided by
-a fixed number of tokens rather than by its own, so that long and short ones count by the token.
+Differs from the paper: any optimizer uses the noised gradient. The loss of a sequence is divided by
+a fixed number of tokens, not by its own, so that each token counts alike.
 
-Noise and dropout masks follow from a secret (`training.secret`, `randomness`): the training's own,
-or a fresh one that is kept nowhere.
+Noise and dropout masks follow from a secret (`training.secret`, `randomness`): the secret of the
+training, or a fresh one that is stored nowhere.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,25 +39,25 @@ from vestige.training.batches import IGNORED, Batch
 from vestige.training.secret import Secret
 
 Losses = Callable[[Tensor], Tensor]
-"""Losses (k,) of the chosen rows, int64 (k,), in the graph; a row's depends on that row alone."""
+"""Losses (k,) of chosen rows, int64 (k,), in the graph. Each depends on its own row alone."""
 
 _IN_CACHE = 1 << 17
-"""Logits that are turned into probabilities together."""
+"""Logits that fit in the cache; their softmax is computed together."""
 
 
 def chunks(units: Tensor, rows_at_once: int | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Rows that are read together, and the unit of each, from 0, ascending.
+    """Rows to read together, and the unit of each, ascending from 0.
 
-    They are at most `rows_at_once` (None: any number) in whole units, or one larger unit.
+    A chunk has whole units with at most `rows_at_once` rows (None: any number), or one larger unit.
     """
-    order, most = units.argsort(stable=True), rows_at_once or len(units)
+    order, limit = units.argsort(stable=True), rows_at_once or len(units)
     counts, begin = torch.unique(units, return_counts=True)[1].tolist(), 0
     while counts:
         ends = list(accumulate(counts))
-        taken = max(1, sum(end <= most for end in ends))
-        owners = torch.arange(taken).repeat_interleave(torch.tensor(counts[:taken]))
-        yield order[begin : begin + ends[taken - 1]], owners.to(units.device)
-        begin, counts = begin + ends[taken - 1], counts[taken:]
+        whole_units = max(1, sum(end <= limit for end in ends))
+        owners = torch.arange(whole_units).repeat_interleave(torch.tensor(counts[:whole_units]))
+        yield order[begin : begin + ends[whole_units - 1]], owners.to(units.device)
+        begin, counts = begin + ends[whole_units - 1], counts[whole_units:]
 
 
 def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:
@@ -71,31 +71,31 @@ def coefficients(norms: Tensor, max_grad_norm: float) -> Tensor:
     return (max_grad_norm / norms.clamp_min(1e-12)).clamp(max=1.0)
 
 
-def _backward(each: Tensor) -> Tensor:
-    each.sum().backward()  # type: ignore[no-untyped-call]
-    return each.detach().sum()
+def _backward(losses: Tensor) -> Tensor:
+    losses.sum().backward()  # type: ignore[no-untyped-call]
+    return losses.detach().sum()
 
 
 @contextmanager
-def _without_gradients(learning: list[Any]) -> Iterator[None]:
-    """None in place of every `.grad`, which is put back."""
-    before = [parameter.grad for parameter in learning]
-    for parameter in learning:
+def _without_gradients(parameters: list[Any]) -> Iterator[None]:
+    """Set every `.grad` to None, and restore it afterwards."""
+    saved = [parameter.grad for parameter in parameters]
+    for parameter in parameters:
         parameter.grad = None
     try:
         yield
     finally:
-        for parameter, gradient in zip(learning, before, strict=True):
+        for parameter, gradient in zip(parameters, saved, strict=True):
             parameter.grad = gradient
 
 
 class NoisyStep:
-    """What DP-SGD and DP-FedAvg share: noise from a secret, and norms for the log.
+    """Base of DP-SGD and DP-FedAvg: noise from a secret, and norms for the log.
 
     Args:
         noise_multiplier: sigma, the noise's standard deviation over C; 0 proves nothing.
-        max_grad_norm: C, the norm that a unit's gradient, or update, is cut to.
-        expected_units: sequences, or users, that a batch has on average: its `batch_size`.
+        max_grad_norm: C, the clipping norm of a unit's gradient or update.
+        expected_units: average number of sequences or users in a batch: its `batch_size`.
 
     Raises:
         ValueError: a value is out of range.
@@ -113,7 +113,7 @@ class NoisyStep:
         self.draw_from(Secret.fresh(), 0)
 
     def draw_from(self, secret: Secret, step: int) -> None:
-        """Take the randomness of the next call, and of those after it, from a secret."""
+        """Use the randomness of a secret from this step on."""
         if secret != self._secret:
             self._secret = secret
             self._noise = GaussianNoise(secret.key("noise"))
@@ -131,30 +131,30 @@ class NoisyStep:
         return {name: getattr(self, name) for name in names}
 
     def measured(self) -> dict[str, float]:
-        """Median norm and share of units clipped since the last call; not private, for the log."""
+        """Median norm and share of clipped units since the last call. Not private; for the log."""
         norms, self.norms = self.norms, []
-        every = torch.cat(norms) if norms else torch.empty(0)
-        if not len(every):
+        all_norms = torch.cat(norms) if norms else torch.empty(0)
+        if not len(all_norms):
             return {}
-        clipped = (every > self.max_grad_norm).float().mean().item()
-        return {"median_norm": every.median().item(), "clipped": clipped}
+        clipped = (all_norms > self.max_grad_norm).float().mean().item()
+        return {"median_norm": all_norms.median().item(), "clipped": clipped}
 
     @torch.no_grad()
     def begin(self, model: LanguageModel, state: object, *, noised: bool = True) -> None:
-        """Fill the gradients with the noise of this call, to which the sum is then added.
+        """Fill the gradients with the noise of this step. The clipped sum is then added.
 
         Args:
-            model: whose gradients.
-            state: None; ValueError if one is carried on.
-            noised: whether this process adds the noise: one of those that train together does.
+            model: its gradients are overwritten.
+            state: must be None; otherwise ValueError.
+            noised: whether this process adds the noise. Of several that train together, one does.
         """
         if state is not None:
             raise ValueError("state must be None: state between steps is not protected")
-        learning = trainable(model)
-        for parameter in learning:
+        parameters = trainable(model)
+        for parameter in parameters:
             if parameter.grad is None or not parameter.grad.is_contiguous():
                 parameter.grad = torch.empty_like(parameter, memory_format=torch.contiguous_format)
-        gradients = [parameter.grad for parameter in learning]
+        gradients = [parameter.grad for parameter in parameters]
         deviation = self.noise_multiplier * self.max_grad_norm / self.expected_units
         if noised and deviation:
             self._noise.fill(gradients, step=self._step, deviation=deviation)
@@ -170,29 +170,29 @@ class NoisyStep:
         *,
         rows_at_once: int | None = None,
     ) -> Tensor:
-        """Add the clipped, averaged gradients of units to `.grad`; the sum of all losses.
+        """Add the clipped, averaged gradients of units to `.grad`; return the sum of all losses.
 
         Args:
-            model: `.grad` of each trainable parameter is allocated, and may hold the noise.
-            losses: of rows; it is called once for each row or more rows.
+            model: `.grad` of each trainable parameter is allocated and may contain the noise.
+            losses: computes the losses of rows.
             units: int64 (rows,) the unit of each row, on the model's device.
-            numbers: int64 (rows,) of the rows in the training set, which masks follow from.
+            numbers: int64 (rows,) of the rows in the training set, which determine dropout masks.
             rows_at_once: rows of a pass; None: any number.
 
         Raises:
             TrainingError: see `tapped`.
             FloatingPointError: a gradient is not finite, and cannot be clipped.
         """
-        learning, one_by_one = trainable(model), bool(untappable_layers(model))
+        parameters, one_by_one = trainable(model), bool(untappable_layers(model))
         masks, total = self.randomness(units.device), torch.zeros((), device=units.device)
         norms = [torch.empty(0, device=units.device)]
         for rows, owners in chunks(units, 1 if one_by_one else rows_at_once):
-            own = numbers[rows.to(numbers.device)]
+            row_numbers = numbers[rows.to(numbers.device)]
             if one_by_one or len(rows) > (rows_at_once or len(rows)):
-                with masks.alone(int(own[0])):
-                    norm, loss = self._alone(learning, losses, rows, rows_at_once)
+                with masks.for_unit(int(row_numbers[0])):
+                    norm, loss = self._one_unit(parameters, losses, rows, rows_at_once)
             else:
-                with masks.by_row(own):
+                with masks.by_row(row_numbers):
                     norm, loss = self._together(model, losses, rows, owners)
             norms.append(norm.to(norms[0].device))
             total = total + loss.to(total)
@@ -202,27 +202,29 @@ class NoisyStep:
     def _together(
         self, model: nn.Module, losses: Losses, rows: Tensor, owners: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Norms and loss of units whose rows are read together."""
+        """Norms and loss of units read together."""
         gradients = UnitGradients(owners)
         with _without_gradients(trainable(model)), tapped(model, gradients):
             loss = _backward(losses(rows))
-        # In half precision the sum would be of other gradients than the norms are.
+        # In half precision the sum would use other gradients than the norms.
         with torch.autocast(rows.device.type, enabled=False):
             norms = gradients.norms()
             gradients.add_weighted(self._weights(norms))
         return norms, loss
 
-    def _alone(
-        self, learning: list[Any], losses: Losses, rows: Tensor, rows_at_once: int | None
+    def _one_unit(
+        self, parameters: list[Any], losses: Losses, rows: Tensor, rows_at_once: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Norm and loss of one unit, whose gradient is that of ordinary backward passes."""
-        with _without_gradients(learning):
+        """Norm and loss of one unit, by ordinary backward passes."""
+        with _without_gradients(parameters):
             parts = torch.split(rows, rows_at_once or len(rows))
             loss = torch.stack([_backward(losses(part)) for part in parts]).sum()
-            gradients = [parameter.grad for parameter in learning]
-        norm = nn.utils.get_total_norm([one for one in gradients if one is not None])[None]
+            gradients = [parameter.grad for parameter in parameters]
+        norm = nn.utils.get_total_norm(
+            [gradient for gradient in gradients if gradient is not None]
+        )[None]
         weight = self._weights(norm).item()
-        for parameter, gradient in zip(learning, gradients, strict=True):
+        for parameter, gradient in zip(parameters, gradients, strict=True):
             if gradient is not None:
                 parameter.grad.add_(gradient, alpha=weight)
         return norm, loss
@@ -231,18 +233,18 @@ class NoisyStep:
         return coefficients(norms, self.max_grad_norm) / self.expected_units
 
     def end(self, norms: Tensor) -> None:
-        """Keep the norms (units,) of a call for the log, and go on to the next step."""
+        """Store the norms (units,) for the log, and advance to the next step."""
         self.norms.append(norms)
         self._step += 1
 
 
 class DPSGDStep(NoisyStep):
-    """A StepFn; give it Poisson-sampled batches, such as `TrainingConfig(batching="poisson")`.
+    """DP-SGD step for Poisson-sampled batches, as of `TrainingConfig(batching="poisson")`.
 
     Args, besides those of `NoisyStep`:
-        sequence_length: tokens that a sequence's summed loss is divided by.
-        unit: what is clipped as one: a sequence, or all sequences of a user.
-        physical_batch_size: most rows that are computed at once; None: a batch at once.
+        sequence_length: divisor of a sequence's summed loss, in tokens.
+        unit: unit of clipping: a sequence, or all sequences of a user.
+        physical_batch_size: maximum rows computed at once; None: the whole batch.
 
     Raises:
         ValueError: a value is out of range.
@@ -269,7 +271,7 @@ class DPSGDStep(NoisyStep):
 
     @property
     def settings(self) -> dict[str, object]:
-        """Settings of the step, without those of how it is computed."""
+        """Settings that affect the result."""
         return {**self.mechanism, "sequence_length": self.sequence_length, "unit": self.unit}
 
     def __call__(self, model: LanguageModel, batch: Batch, state: Any) -> tuple[Tensor, Any]:
@@ -277,7 +279,7 @@ class DPSGDStep(NoisyStep):
 
         Raises:
             FloatingPointError: a unit's gradient is not finite, and cannot be clipped.
-            TrainingError: the gradients of rows are unknown; see `taps.tapped`.
+            TrainingError: per-row gradients are unknown; see `taps.tapped`.
         """
         self.begin(model, state)
         batch = numbered(batch)
@@ -290,8 +292,8 @@ class DPSGDStep(NoisyStep):
             if not untappable_layers(model):  # else units are read one by one
                 refuse_other_randomness(self.randomness(batch.inputs.device), losses)
         assert batch.numbers is not None
-        units, most = self._units(batch), self.physical_batch_size
-        loss = self.add_clipped(model, losses, units, batch.numbers, rows_at_once=most)
+        units, rows_at_once = self._units(batch), self.physical_batch_size
+        loss = self.add_clipped(model, losses, units, batch.numbers, rows_at_once=rows_at_once)
         return loss * (self.sequence_length / max(batch.tokens, 1)), None
 
     def _units(self, batch: Batch) -> Tensor:
@@ -305,36 +307,36 @@ class DPSGDStep(NoisyStep):
 
 
 def numbered(batch: Batch) -> Batch:
-    """A batch whose rows have numbers: places in it where they have none in the training set."""
+    """The batch with row numbers: positions in the batch if the training set gives none."""
     if batch.numbers is not None:
         return batch
     return replace(batch, numbers=torch.arange(len(batch.inputs), device=batch.inputs.device))
 
 
 def users_of(batch: Batch) -> Tensor:
-    """int64 (b,) the user of each row; ValueError where the batch has none."""
+    """int64 (b,) the user of each row; ValueError if the batch has none."""
     if batch.users is None:
-        raise ValueError("batch must say whose each row is, got users=None")
+        raise ValueError("batch must have a user for each row, got users=None")
     return batch.users
 
 
 def summed_losses(model: LanguageModel, batch: Batch) -> Tensor:
     """(b,) each sequence's summed cross-entropy in nats, in the graph.
 
-    Where rows are padded, a head that does not learn reads the targets that count alone.
+    A frozen head skips padding.
     """
-    if not (batch.padding and isinstance(model, TwoParts) and _reads_alone(model)):
+    if not (batch.padding and isinstance(model, TwoParts) and _has_frozen_head(model)):
         logits = model(batch.inputs, None)[0].flatten(0, 1).float()
         return cross_entropies(logits, batch.targets.flatten()).view(batch.targets.shape).sum(1)
     counts = batch.targets != IGNORED
     hidden, _ = model.body(batch.inputs, None)
     logits = model.predict(hidden[counts]).float()
-    each = cross_entropy(logits, batch.targets[counts], reduction="none")
-    return each.new_zeros(counts.shape).masked_scatter(counts, each).sum(1)
+    losses = cross_entropy(logits, batch.targets[counts], reduction="none")
+    return losses.new_zeros(counts.shape).masked_scatter(counts, losses).sum(1)
 
 
-def _reads_alone(model: TwoParts) -> bool:
-    """Whether the head is apart and does not learn: one that learns has to read the rows."""
+def _has_frozen_head(model: TwoParts) -> bool:
+    """Whether the head is separate and frozen. A trainable head must read whole rows."""
     head = getattr(model, "head", None)
     if not (model.separate_head and isinstance(head, nn.Module)):
         return False
@@ -342,9 +344,9 @@ def _reads_alone(model: TwoParts) -> bool:
 
 
 def cross_entropies(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropies (n,) of logits (n, v), which are overwritten; 0 where a target is IGNORED.
+    """Cross-entropies (n,) of logits (n, v); 0 if the target is IGNORED.
 
-    The memory of the logits becomes that of their gradient: nothing else as large is needed.
+    Overwrites the logits: their memory is reused for their gradient.
     """
     losses: Tensor = _CrossEntropies.apply(logits, targets)  # type: ignore[no-untyped-call]
     return losses
@@ -354,15 +356,15 @@ class _CrossEntropies(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor) -> Tensor:
         counts = targets != IGNORED
-        places = targets.masked_fill(~counts, 0)[:, None]
-        picked = logits.gather(1, places)[:, 0]
+        classes = targets.masked_fill(~counts, 0)[:, None]
+        picked = logits.gather(1, classes)[:, 0]
         top, total = torch.empty_like(picked), torch.empty_like(picked)
         at_once = max(1, _IN_CACHE // logits.shape[1])
-        slices = (torch.split(whole, at_once) for whole in (logits, top, total))
+        slices = (torch.split(values, at_once) for values in (logits, top, total))
         for part, largest, sums in zip(*slices, strict=True):
             torch.amax(part, 1, out=largest)
             torch.sum(part.sub_(largest[:, None]).exp_(), 1, out=sums)
-        logits.scatter_add_(1, places, -total[:, None])  # (softmax - one-hot) * total
+        logits.scatter_add_(1, classes, -total[:, None])  # (softmax - one-hot) * total
         ctx.gradient, ctx.rates = logits, counts / total
         return (total.log() + top - picked).masked_fill(~counts, 0)
 

@@ -1,17 +1,16 @@
 """Privacy ledger: the trainings that made a model, the guarantee of each, and of all together.
 
-A model that continues another one has read the other's text as well. The ledger lists these
-trainings, oldest first, in `privacy.json` beside the weights. It is released with them, and so
-holds no hash of a record, nor of a text: whoever knows all records but one could compute the hash
-of every candidate and compare. Hashes of what was read stay in the directory of the training, which
-is not released (`data/read_records.py`). The ids are random. Nothing proves that a ledger is true,
-or whole.
+A model that continues another model was also trained on the text of that model. The ledger lists
+these trainings, oldest first, in `privacy.json` beside the weights. It is released with them, so
+it has no hash of a record or text: an attacker who knows all records but one could hash every
+candidate and compare. Hashes of the training text stay in the training directory, which is not
+released (`data/division.py`). The ids are random. Nothing proves that a ledger is true or complete.
 
-Earlier trainings compose at worst case: one that read any record (or user) of this training counts
-as if it had read all of them, one that read none counts nothing, and of one whose records are not
-at hand the statement says what holds if it read them. A training that protects another unit has no
-joint guarantee: a promise for a sequence says nothing of a user, and one for a user nothing of a
-single document. Sequences of different lengths compose for documents of at most the smallest.
+Earlier trainings compose at worst case. One that read any record (or user) of this training counts
+as if it had read all of them; one that read none does not count. For one whose records are unknown
+the statement says what holds if it read them. A training that protects another unit has no joint
+guarantee: a guarantee for a sequence does not cover a user, and one for a user does not cover a
+single document. Sequences of several lengths compose for documents of at most the smallest.
 """
 
 import json
@@ -34,7 +33,7 @@ from vestige.privacy.accounting import (
 
 FORMAT = "vestige-privacy-1"
 UNKNOWN: Final = "unknown"
-"""Defence of a training, or text of a vocabulary, that is not known."""
+"""An unknown defence, or an unknown text of a vocabulary."""
 
 VocabularyOf = Literal["own", "read", "other", "unknown"]
 _ID, _NAME = re.compile("[0-9a-f]{32}"), re.compile("[a-z][a-z0-9-]{0,63}")
@@ -46,22 +45,22 @@ class LedgerEntry:
 
     Attributes:
         id: random, 32 hexadecimal digits.
-        defence: by name; "none", or "unknown" for whatever a model from elsewhere has read.
+        defence: name; "none", or "unknown" for the text of a model from elsewhere.
         vocabulary: id of the training whose text the vocabulary was learned from, or "unknown".
-        unit: what is protected; None, like all that follows, without a guarantee to state.
-        sequence_length: most tokens of a sequence: of a longer document, each piece is a unit.
+        unit: protected unit; None, as all fields below, without a guarantee.
+        sequence_length: maximum tokens of a sequence; each piece of a longer document is a unit.
         noise_multiplier: sigma, over the clipping norm.
         sample_rate: q of the Poisson sampling.
-        steps_planned: that epsilon is for.
-        steps: that were taken; None before the end.
+        steps_planned: steps that epsilon covers.
+        steps: steps taken; None before the end.
         max_grad_norm: the clipping norm, C.
-        accountant: that computed epsilon; "prv" in ledgers of older versions.
-        epsilon: at delta, of this training alone; None where it is infinite.
+        accountant: accountant of epsilon; "prv" in ledgers of older versions.
+        epsilon: at delta, of this training alone; None if infinite.
         delta: of this training.
-        void: what voids the guarantee, in words.
+        void: reasons that void the guarantee.
 
     Raises:
-        ValueError: the numbers are those of no training.
+        ValueError: the numbers do not describe a training.
     """
 
     __pydantic_config__: ClassVar[dict[str, object]] = {
@@ -95,13 +94,13 @@ class LedgerEntry:
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.defence):
-            raise ValueError("defence must be the name of one")
-        known = self.vocabulary.replace(UNKNOWN, "0" * 32)
-        if not (_ID.fullmatch(self.id) and _ID.fullmatch(known)):
+            raise ValueError("defence must be the name of a defence")
+        vocabulary = self.vocabulary.replace(UNKNOWN, "0" * 32)
+        if not (_ID.fullmatch(self.id) and _ID.fullmatch(vocabulary)):
             raise ValueError("id and vocabulary must be 32 hexadecimal digits")
         if self.unit is not None:
             if None in (self.sequence_length, self.delta, self.accountant):
-                raise ValueError("unit must come with all that the guarantee is of")
+                raise ValueError("unit must come with sequence_length, delta and accountant")
             check_delta(self.delta or 0.0)
             self._mechanism()
 
@@ -118,7 +117,7 @@ class LedgerEntry:
 
     @property
     def no_guarantee_reason(self) -> str | None:
-        """Why it promises nothing to what it read; None where it promises something."""
+        """Why the training gives no guarantee; None if it gives one."""
         if self.defence == UNKNOWN:
             return "the training text of the model it started from is unknown"
         if self.unit is None:
@@ -136,7 +135,7 @@ class LedgerEntry:
         return f"training {self.id[:8]} ({kind})"
 
     def ended(self, steps: int) -> "LedgerEntry":
-        """The same after its last step, counted from 1."""
+        """The entry after the last step, counted from 1."""
         return replace(self, steps=steps)
 
 
@@ -162,10 +161,10 @@ def from_json(content: bytes, *, where: object) -> tuple[LedgerEntry, ...]:
         "Restore it from the run of the model. Without it, the earlier training text is unknown, "
         "and the guarantee says so."
     )
-    found = parse_object(content, where, error=ModelError, remedy=remedy)
+    ledger = parse_object(content, where, error=ModelError, remedy=remedy)
     try:
-        rows = found.get("trainings")
-        if found.get("format") != FORMAT or not isinstance(rows, list):
+        rows = ledger.get("trainings")
+        if ledger.get("format") != FORMAT or not isinstance(rows, list):
             raise ValueError(f"it does not list trainings in the format {FORMAT}")
         adapter = TypeAdapter(LedgerEntry)
         return tuple(adapter.validate_json(json.dumps(_least_noise(row))) for row in rows)
@@ -175,11 +174,10 @@ def from_json(content: bytes, *, where: object) -> tuple[LedgerEntry, ...]:
 
 
 def _least_noise(row: Any) -> Any:
-    """An entry in the terms of today.
+    """Convert an entry of an older version.
 
-    Older versions could correlate the noise of so many steps (`bands`): sample rate and steps are
-    those of a unit's turns, and compose as such. Or it fell to a share (`noise_decay`): it composes
-    as if all steps had had the least.
+    With noise correlated over steps (`bands`), sample rate and steps already count the turns of a
+    unit. With falling noise (`noise_decay`), every step counts with the least noise.
     """
     if not isinstance(row, dict):
         return row
@@ -196,18 +194,18 @@ def _least_noise(row: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Ancestry:
-    """What earlier trainings mean for the records of a training, at worst case.
+    """Effect of earlier trainings on the guarantee of a training, at worst case.
 
     Attributes:
-        shared: earlier trainings that read some of its records, oldest first.
-        epsilon: of these and this one together; None: no joint guarantee, for `reasons`.
-        longest: tokens of the documents that `epsilon` is for; None: all.
-        unknown: earlier trainings whose records are not at hand.
-        if_read: epsilon of a record that the unknown ones read as well; None: no guarantee, for
+        shared: earlier trainings on some of its records, oldest first.
+        epsilon: of these and this training together; None: no joint guarantee, for `reasons`.
+        longest: maximum tokens of documents that `epsilon` covers; None: no limit.
+        unknown: earlier trainings whose records are unknown.
+        if_read: epsilon of a record that the unknown trainings also read; None: no guarantee, for
             `unknown_reasons`.
         vocabulary: "own" (learned from this training's text), "read" (from a text with some of its
             records), "other" (from a text with none of them) or "unknown".
-        in_vocabulary: how many of its records the vocabulary was learned from; None: not known.
+        in_vocabulary: number of its records in the text of the vocabulary; None: unknown.
     """
 
     shared: tuple[LedgerEntry, ...] = ()
@@ -231,17 +229,17 @@ class Ancestry:
     ) -> "Ancestry":
         """The joint guarantee of a training with a unit.
 
-        `choosing`: those among `shared` that chose their epoch by some of its records.
+        `choosing`: trainings among `shared` that chose their epoch with some of its records.
         """
         epsilon, reasons = _joint(entry, shared, choosing)
         if_read, unknown_reasons = _joint(entry, (*shared, *unknown), choosing)
-        lengths = {one.sequence_length for one in (entry, *shared)} - {None}
-        several = entry.unit == "sequence" and len(lengths) > 1 and epsilon is not None
+        lengths = {training.sequence_length for training in (entry, *shared)} - {None}
+        differing = entry.unit == "sequence" and len(lengths) > 1 and epsilon is not None
         return cls(
             shared=tuple(shared),
             epsilon=epsilon,
             reasons=reasons,
-            longest=min(one for one in lengths if one is not None) if several else None,
+            longest=min(length for length in lengths if length is not None) if differing else None,
             unknown=tuple(unknown),
             if_read=if_read if unknown else None,
             unknown_reasons=unknown_reasons,
@@ -250,70 +248,72 @@ class Ancestry:
 
 def ancestry(
     entry: LedgerEntry,
-    own: ReadRecords,
+    records: ReadRecords,
     earlier: Sequence[LedgerEntry],
     read: Mapping[str, ReadRecords],
 ) -> Ancestry:
-    """The joint guarantee of a training and of those before it that share records with it.
+    """The joint guarantee of a training and of earlier ones that share records with it.
 
     Args:
         entry: this training, with a unit.
-        own: what it reads; held-out records are not counted.
+        records: its records; held-out ones are not counted.
         earlier: its ancestors, oldest first.
-        read: what trainings have read, by id; of those that are missing it is unknown.
+        read: records of trainings by id; those of a missing one are unknown.
     """
-    learnt = own.training()
+    learned = records.training()
 
-    def share(other: ReadRecords) -> bool:
-        texts = bool(among(learnt.records, other.records).any())
-        return texts or (entry.unit == "user" and bool(among(learnt.users, other.users).any()))
+    def share(earlier_records: ReadRecords) -> bool:
+        texts = bool(among(learned.records, earlier_records.records).any())
+        return texts or (
+            entry.unit == "user" and bool(among(learned.users, earlier_records.users).any())
+        )
 
-    known = [one for one in earlier if one.id in read]
-    shared = [one for one in known if share(read[one.id])]
-    choosing = [one for one in shared if share(read[one.id].validation())]
-    unknown = [one for one in earlier if one.id not in read]
-    found = Ancestry.of(entry, shared, unknown, choosing=choosing)
-    made, count = vocabulary_of(entry.id, entry.vocabulary, own, read)
-    return replace(found, vocabulary=made, in_vocabulary=count)
+    recorded = [training for training in earlier if training.id in read]
+    shared = [training for training in recorded if share(read[training.id])]
+    choosing = [training for training in shared if share(read[training.id].validation())]
+    unknown = [training for training in earlier if training.id not in read]
+    joint = Ancestry.of(entry, shared, unknown, choosing=choosing)
+    origin, count = vocabulary_of(entry.id, entry.vocabulary, records, read)
+    return replace(joint, vocabulary=origin, in_vocabulary=count)
 
 
 def vocabulary_of(
-    entry_id: str, vocabulary: str, own: ReadRecords, read: Mapping[str, ReadRecords]
+    entry_id: str, vocabulary: str, records: ReadRecords, read: Mapping[str, ReadRecords]
 ) -> tuple[VocabularyOf, int | None]:
-    """The text that a vocabulary was learned from, and how many records of a training it has.
+    """Origin of a vocabulary's text, and the number of a training's records in it.
 
     Args:
         entry_id: of the training.
         vocabulary: id of the training whose text it was learned from, or "unknown".
-        own: what the training reads; held-out records are not counted.
+        records: of the training; held-out ones are not counted.
         read: as for `ancestry`.
     """
-    learnt = own.training()
+    learned = records.training()
     if vocabulary == entry_id:
-        return "own", len(learnt)
+        return "own", len(learned)
     if vocabulary == UNKNOWN or vocabulary not in read:
         return UNKNOWN, None
-    count = int(among(learnt.records, read[vocabulary].records).sum())
+    count = int(among(learned.records, read[vocabulary].records).sum())
     return ("read" if count else "other"), count
 
 
 def _joint(
     entry: LedgerEntry, earlier: Sequence[LedgerEntry], choosing: Sequence[LedgerEntry]
 ) -> tuple[float | None, tuple[str, ...]]:
-    """Epsilon of a record that this training and earlier ones read, or why there is none."""
+    """Epsilon of a record of this training and of earlier ones, or why there is none."""
     reasons = []
-    for one in earlier:
-        if (reason := one.no_guarantee_reason) is not None:
+    for training in earlier:
+        if (reason := training.no_guarantee_reason) is not None:
             reasons.append(reason)
-        elif one in choosing:
-            reasons.append(f"{one.name} chose its epoch by some of them")
-        elif one.unit != entry.unit:
-            reasons.append(f"{one.name} protects another unit; no joint guarantee is computed")
+        elif training in choosing:
+            reasons.append(f"{training.name} chose its epoch with some of them")
+        elif training.unit != entry.unit:
+            reasons.append(f"{training.name} protects another unit; no joint guarantee is computed")
     if reasons or entry.no_guarantee_reason:
         return None, tuple(dict.fromkeys(reasons))
     if not earlier:
         return entry.epsilon, ()
-    every = [one.mechanism for one in (*earlier, entry)]
+    all_mechanisms = [training.mechanism for training in (*earlier, entry)]
     accountant: Accountant = "rdp" if entry.accountant == "rdp" else "pld"
-    mechanisms = [one for one in every if one is not None]
+    mechanisms = [training for training in all_mechanisms if training is not None]
     return composed_epsilon(mechanisms, delta=entry.delta or 0.0, accountant=accountant), ()

@@ -1,8 +1,8 @@
 """An LSTM whose backward pass delivers the gradients of its gates.
 
-torch's kernels give the gradient of a weight summed over the batch. Each layer is two linear maps
-with the same output gradient, that of the gates before their sigmoids: one of the layer's input,
-one of its hidden state a step before. Unit gradients follow from these factors (`unit_gradients`).
+The kernels of torch sum the gradient of a weight over the batch. Each layer is two linear maps, of
+its input and of its previous hidden state, whose outputs have one gradient: that of the gates
+before their sigmoids. Per-unit gradients follow from these factors (`unit_gradients`).
 """
 
 from collections.abc import Callable
@@ -23,33 +23,37 @@ def is_known(layer: nn.Module) -> bool:
     return usual and not layer.bidirectional and not layer.proj_size
 
 
-def forward(module: nn.LSTM, gradients: UnitGradients, given: Tensor) -> tuple[Tensor, Any]:
+def forward(module: nn.LSTM, gradients: UnitGradients, inputs: Tensor) -> tuple[Tensor, Any]:
     """`nn.LSTM.forward` from a state of zeros, of inputs (b, t, d)."""
-    flow, last = given.float() if given.dtype.itemsize < 4 else given, []
-    with torch.autocast(given.device.type, enabled=False):
-        flow = flow.transpose(0, 1)
+    hidden, last_states = inputs.float() if inputs.dtype.itemsize < 4 else inputs, []
+    with torch.autocast(inputs.device.type, enabled=False):
+        hidden = hidden.transpose(0, 1)
         for layer in range(module.num_layers):
             if layer and module.dropout:
-                dropped = functional.dropout(flow.transpose(0, 1), module.dropout, module.training)
-                flow = dropped.transpose(0, 1)
-            own = [getattr(module, f"{name}_l{layer}") for name in _NAMES]
-            anchor = next((one for one in own if one.requires_grad), None)
-            w_ih, w_hh, b_ih, b_hh = (parameter.detach() for parameter in own)
-            deliver = _delivery(gradients, own)
-            flow, cell = _Layer.apply(flow, w_ih, w_hh, b_ih + b_hh, anchor, deliver)  # type: ignore[no-untyped-call]
-            last.append((flow[-1].detach(), cell))
-    return flow.transpose(0, 1), tuple(torch.stack(part) for part in zip(*last, strict=True))
+                dropped = functional.dropout(
+                    hidden.transpose(0, 1), module.dropout, module.training
+                )
+                hidden = dropped.transpose(0, 1)
+            parameters = [getattr(module, f"{name}_l{layer}") for name in _NAMES]
+            anchor = next((parameter for parameter in parameters if parameter.requires_grad), None)
+            w_ih, w_hh, b_ih, b_hh = (parameter.detach() for parameter in parameters)
+            deliver = _delivery(gradients, parameters)
+            hidden, cell = _Layer.apply(hidden, w_ih, w_hh, b_ih + b_hh, anchor, deliver)  # type: ignore[no-untyped-call]
+            last_states.append((hidden[-1].detach(), cell))
+    return hidden.transpose(0, 1), tuple(
+        torch.stack(part) for part in zip(*last_states, strict=True)
+    )
 
 
-def _delivery(gradients: UnitGradients, own: list[Any]) -> Callable[..., None]:
-    """What adds the gradients of one layer's parameters, from factors (t, b, .)."""
+def _delivery(gradients: UnitGradients, parameters: list[Any]) -> Callable[..., None]:
+    """A function that adds the gradients of one layer's parameters from factors (t, b, .)."""
 
     def deliver(gates: Tensor, inputs: Tensor, hidden: Tensor) -> None:
         rows = gates.transpose(0, 1).contiguous()
-        for weight, factor in zip(own[:2], (inputs, hidden), strict=True):
+        for weight, factor in zip(parameters[:2], (inputs, hidden), strict=True):
             if weight.requires_grad:
                 gradients.add_product(weight, rows, factor.transpose(0, 1).contiguous())
-        for bias in own[2:]:  # torch's two biases have the same gradient
+        for bias in parameters[2:]:  # torch's two biases have the same gradient
             if bias.requires_grad:
                 gradients.add(bias, gates.sum(0))
 
@@ -87,11 +91,11 @@ class _Layer(torch.autograd.Function):
     def backward(ctx: Any, *back: Any) -> tuple[Any, ...]:
         inputs, w_ih, w_hh = ctx.saved_tensors
         hidden, cells, squashed, gates = ctx.trace
-        ctx.trace = None  # a second backward pass finds nothing: gates are overwritten
+        ctx.trace = None  # gates are overwritten, so a second backward pass must fail
         t, b, h = squashed.shape
         i, f, c, o = torch.split(gates, h, 2)
         # Local derivatives of all steps at once; only the recurrence is a loop. Each overwrites
-        # what it is the last to need.
+        # values that are not needed any more.
         to_cell = (1 - squashed.square()).mul_(o)
         keep = f.clone()
         local_o = squashed * (o - o.square())

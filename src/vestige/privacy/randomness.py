@@ -1,52 +1,52 @@
 r"""Randomness of a private step, from keys: Gaussian noise, and dropout masks by row.
 
-Noise. A private training shows part of it: embeddings of words that are in no batch move by their
-noise alone. Out of a generator made for simulations (Mersenne Twister, or Philox with 64 bits of
-seed) the rest could be computed from that, and subtracted. Here the uniforms are ChaCha20's
-keystream (`training.secret`) under a key of 256 bits; the nonce is the step and the tensor's
-place, so that a training that is resumed needs key and step only. The same key gives the same
-noise on every machine and device, up to rounding. Four normals come from five words: with U1, U2, V
-uniform in (0, 1) and angles A, B in (-pi, pi),
+Noise. A private training shows part of its noise: embeddings of words that are in no batch move by
+noise alone. With a generator for simulations (Mersenne Twister, or Philox with a seed of 64 bits),
+an attacker could compute the rest from that part and subtract it. So the uniforms are the keystream
+of ChaCha20 (`training.secret`) under a key of 256 bits. The nonce is the step and the index of the
+tensor, so a resumed training needs only key and step. The same key gives the same noise on every
+machine and device, up to rounding. Four normals come from five words: with U1, U2, V uniform in
+(0, 1) and angles A, B in (-pi, pi),
 
     S = -2 ln(U1 U2),    (sqrt(V S) (cos A, sin A), sqrt((1 - V) S) (cos B, sin B))
 
-since S is a chi-square of 4 degrees of freedom, and its share of the first pair, a Beta(1, 1), is
+S is chi-square with 4 degrees of freedom, and the share of the first pair is a Beta(1, 1) that is
 independent of it: Box and Muller (1958), "A Note on the Generation of Random Normal Deviates",
-twice, for one logarithm. Outside the guarantee: a word has 32 bits, a float's significand 24. Tails
-are right within 2 % up to 6 deviations; at 7, once in 4e11 draws, a third is missing, and nothing
-is beyond 9.4. Values lie on a grid that depends on them: Mironov (2012), "On Significance of the
-Least Significant Bits for Differential Privacy", shows that Laplace noise leaks through such a
-grid, and no proof says that Gaussian noise does not; here its sum with a gradient is rounded once
-more, and seen only after the optimizer has moved weights by it.
+twice, with one logarithm. Outside the guarantee: a word has 32 bits, the significand of a float 24.
+Tails are right within 2 % up to 6 deviations. At 7 deviations, once in 4e11 samples, a third is
+missing, and nothing is beyond 9.4. Values lie on a grid that depends on them. Mironov (2012), "On
+Significance of the Least Significant Bits for Differential Privacy", shows that Laplace noise leaks
+through such a grid; no proof excludes it for Gaussian noise. Here the sum of noise and gradient is
+rounded once more, and is visible only after the optimizer has updated the weights.
 
-Masks. torch draws those of a batch from one generator, so that one row more moves the masks of the
-others, and the sum of clipped gradients by several C. Here a mask's element follows from the
-secret, the step, the row's number in the training set, the call of dropout in the forward pass, and
-the element's place in the row: the same whichever rows are read with it, in whatever order, pass or
-process, and however far they are padded on the right. A unit that is read alone takes torch's
-generators, seeded from the secret, the step and the number of its first row.
+Masks. torch samples the masks of a batch from one generator. One more row then changes the masks of
+the others, and the sum of clipped gradients by several C. Here an element of a mask follows from
+the secret, the step, the number of the row in the training set, the call of dropout in the forward
+pass, and the position in the row. It does not depend on the other rows, their order, the pass, the
+process, or padding on the right. A unit that is read by itself uses torch's generators, seeded from
+the secret, the step and the number of its first row.
 
 Why the guarantee holds. Fix all masks m. The gradient of a unit is a function of the unit and the
-weights; one unit more adds its own clipped gradient to the sum and changes nothing else, so that
-the sensitivity is C, and the training, a Poisson-subsampled Gaussian mechanism M_m, is
+weights. One more unit adds its own clipped gradient to the sum and changes nothing else, so the
+sensitivity is C, and the training, a Poisson-subsampled Gaussian mechanism M_m, is
 (epsilon, delta)-private. Noise, batches and masks come from different keys of the secret and are
-independent. So the training is a mixture of the M_m with weights p_m that are the same for both
+independent. So the training is a mixture of the M_m, with weights p_m that are equal for both
 neighbours, and hockey-stick divergences are jointly convex:
 
     D(sum_m p_m M_m(x) || sum_m p_m M_m(x')) <= sum_m p_m D(M_m(x) || M_m(x')) <= delta.
 
-Neighbours keep the numbers of the rows that both have. Where a row is taken from the middle and
-those after it move up, masks and batches of different numbers are independent and equally
-distributed, so that both worlds can be coupled to have the same ones in all rows that they share.
-This needs masks that are secret, never released, and new in each step; a row's gradient that
-depends, given the masks, on that row alone (`taps` refuses layers that mix rows); recomputed
-activations with the same masks (torch's checkpoints set back the generator that numbers the calls);
-and no other randomness of each row, which `refuse_other_randomness` looks for. What is drawn once
-for all rows, as by LayerDrop, may stay: all passes of a step draw the same.
+Neighbours keep the row numbers that they share. If a row is removed from the middle and later rows
+move up, masks and batches of different numbers are independent and identically distributed, so both
+trainings can be coupled to agree in all shared rows. The proof needs masks that are secret, never
+released, and new in each step; a gradient of a row that depends, given the masks, on that row alone
+(`taps` refuses layers that mix rows); recomputed activations with the same masks (torch's
+checkpoints reset the generator that numbers the calls); and no other randomness per row, which
+`refuse_other_randomness` tests. Randomness shared by all rows, as of LayerDrop, is allowed: all
+passes of a step sample the same.
 
-A mask has a hash's bits (SplitMix64: Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom
-Number Generators"), four elements to 64 bits, so that a probability is rounded to 2^-16. This is no
-cryptographic generator; masks are never released.
+Masks are the bits of a hash (SplitMix64: Steele, Lea and Flood 2014, "Fast Splittable Pseudorandom
+Number Generators"), 16 for each element, so a probability is rounded to 2^-16. The hash is not
+cryptographic; masks are never released.
 """
 
 import hashlib
@@ -65,21 +65,21 @@ from vestige.errors import TrainingError
 from vestige.training.secret import BLOCK, Keystream, device_words, key_torch
 
 PIECE = 1 << 16
-"""Normals that are made at once: words and what becomes of them then stay in the cache."""
+"""Normals computed at once, so that words and intermediate values stay in the cache."""
 _SLAB = 1 << 8  # pieces at once on a device
-_SMALL = 1 << 20  # normals below which a device is handed the CPU's: it would wait for launches
-_TURN = math.pi / 2**31
-_ODD = 0x9E3779B97F4A7C15
+_SMALL = 1 << 20  # normals below which the CPU is faster than launches on a device
+_ANGLE = math.pi / 2**31
+_ODD_FACTOR = 0x9E3779B97F4A7C15
 _MIXING = (30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB), (31, 1)
-_TOGETHER = 4
-"""Elements of a mask for which one hash has bits."""
-_CHANCES = 1 << 64 // _TOGETHER
+_PER_HASH = 4
+"""Elements of a mask from one hash."""
+_LEVELS = 1 << 64 // _PER_HASH
 
 Floats = NDArray[np.float32]
 
 
 class GaussianNoise:
-    """Normals of a key, step and tensor after tensor.
+    """Gaussian noise from a key, for each step and tensor.
 
     Args:
         key: 32 bytes.
@@ -93,47 +93,47 @@ class GaussianNoise:
 
     @torch.no_grad()
     def fill(self, tensors: Sequence[Tensor], *, step: int, deviation: float) -> None:
-        """Overwrite tensors with independent noise of a deviation.
+        """Overwrite tensors with independent noise of a standard deviation.
 
         Args:
-            tensors: contiguous, of any device and floating type; drawn in float32.
+            tensors: contiguous, of any device and floating type; computed in float32.
             step: in [0, 2^64).
             deviation: at least 0.
         """
-        for place, tensor in enumerate(tensors):
+        for index, tensor in enumerate(tensors):
             flat = tensor.view(-1)
             if flat.device.type == "cpu" and flat.dtype == torch.float32:
-                self._on_cpu(flat.numpy(), step, place, deviation)
+                self._on_cpu(flat.numpy(), step, index, deviation)
             elif flat.device.type == "cpu" or len(flat) <= _SMALL:
-                drawn = np.empty(len(flat), np.float32)
-                self._on_cpu(drawn, step, place, deviation)
-                flat.copy_(torch.from_numpy(drawn))
+                normals = np.empty(len(flat), np.float32)
+                self._on_cpu(normals, step, index, deviation)
+                flat.copy_(torch.from_numpy(normals))
             else:
-                self._on_device(flat, step, place, deviation)
+                self._on_device(flat, step, index, deviation)
 
-    def _on_cpu(self, out: Floats, step: int, place: int, deviation: float) -> None:
-        stream, words = Keystream(self._key, step, place), np.empty((5, 0), np.int32)
+    def _on_cpu(self, out: Floats, step: int, index: int, deviation: float) -> None:
+        stream, words = Keystream(self._key, step, index), np.empty((5, 0), np.int32)
         for begin in range(0, len(out), PIECE):
             piece = out[begin : begin + PIECE]
             quarter = -(-len(piece) // 4)
-            if words.shape[1] != quarter:  # fresh memory costs as much as the normals
+            if words.shape[1] != quarter:  # new memory is as slow as the computation
                 words = np.empty((5, quarter), np.int32)
                 scratch = np.empty((6, quarter), np.float32)
             stream.fill(words)
             _normals(words, scratch, piece, deviation)
 
-    def _on_device(self, out: Tensor, step: int, place: int, deviation: float) -> None:
+    def _on_device(self, out: Tensor, step: int, index: int, deviation: float) -> None:
         for begin in range(0, len(out), PIECE * _SLAB):
             slab = out[begin : begin + PIECE * _SLAB]
             blocks = range(_words(begin) // BLOCK, -(-_words(begin + len(slab)) // BLOCK))
-            words = device_words(self._key, step, place, blocks=blocks, device=out.device)
-            whole = len(slab) // PIECE * PIECE
-            if whole:
-                pieces = words[: _words(whole)].view(-1, 5, PIECE // 4)
-                slab[:whole] = device_normals(pieces, deviation).flatten()
-            if whole < len(slab):
-                last = words[_words(whole) : _words(len(slab))].view(1, 5, -1)
-                slab[whole:] = device_normals(last, deviation).flatten()[: len(slab) - whole]
+            words = device_words(self._key, step, index, blocks=blocks, device=out.device)
+            full = len(slab) // PIECE * PIECE
+            if full:
+                pieces = words[: _words(full)].view(-1, 5, PIECE // 4)
+                slab[:full] = device_normals(pieces, deviation).flatten()
+            if full < len(slab):
+                rest = words[_words(full) : _words(len(slab))].view(1, 5, -1)
+                slab[full:] = device_normals(rest, deviation).flatten()[: len(slab) - full]
 
 
 def _words(normals: int) -> int:
@@ -142,13 +142,13 @@ def _words(normals: int) -> int:
 
 def _normals(words: NDArray[np.int32], scratch: Floats, out: Floats, deviation: float) -> None:
     """(5, n) words to at most 4 n normals, one row of n after the other, by (6, n) scratch."""
-    floats, turned, n = scratch[:5], scratch[5], words.shape[1]
+    floats, wave, n = scratch[:5], scratch[5], words.shape[1]
     product, other, share, *angles = floats
     _scaled(words[:2], 2.0**-31, floats[:2])
     floats[:2] += np.float32(2.0**-32)  # in (-1, 1), and never 0
     _scaled(words[2], 2.0**-32, share)
     share += np.float32(0.5)
-    _scaled(words[3:], _TURN, floats[3:])
+    _scaled(words[3:], _ANGLE, floats[3:])
     product *= other
     np.abs(product, out=product)
     np.log(product, out=product)
@@ -158,35 +158,43 @@ def _normals(words: NDArray[np.int32], scratch: Floats, out: Floats, deviation: 
     for pair, (radius, angle) in enumerate(zip((share, product), angles, strict=True)):
         np.sqrt(radius, out=radius)
         radius *= np.float32(deviation)
-        for half, function in enumerate((np.cos, np.sin)):
-            row = out[(2 * pair + half) * n : (2 * pair + half + 1) * n]
-            function(angle, out=turned)
-            np.multiply(radius[: len(row)], turned[: len(row)], out=row)
+        for offset, function in enumerate((np.cos, np.sin)):
+            row = out[(2 * pair + offset) * n : (2 * pair + offset + 1) * n]
+            function(angle, out=wave)
+            np.multiply(radius[: len(row)], wave[: len(row)], out=row)
 
 
-def _scaled(words: NDArray[np.int32], by: float, out: Floats) -> None:
-    """Words as floats, times a number; numpy would take the way through float64."""
-    np.multiply(words, np.float32(by), out=out, dtype=np.float32, casting="unsafe")
+def _scaled(words: NDArray[np.int32], factor: float, out: Floats) -> None:
+    """Words as float32 times a factor, without float64 in between."""
+    np.multiply(words, np.float32(factor), out=out, dtype=np.float32, casting="unsafe")
 
 
 def device_normals(words: Tensor, deviation: float) -> Tensor:
-    """(k, 5, n) words to (k, 4, n) normals, as the CPU makes them."""
-    u1, u2 = (words[:, place].float() * 2.0**-31 + 2.0**-32 for place in (0, 1))
+    """(k, 5, n) words to (k, 4, n) normals, as on the CPU."""
+    u1, u2 = (words[:, index].float() * 2.0**-31 + 2.0**-32 for index in (0, 1))
     share = words[:, 2].float() * 2.0**-32 + 0.5
-    first, second = (words[:, place].float() * _TURN for place in (3, 4))
-    total = (u1 * u2).abs().log() * -2.0
-    of_first = share * total
-    one, two = (radius.sqrt() * deviation for radius in (of_first, total - of_first))
+    first_angle, second_angle = (words[:, index].float() * _ANGLE for index in (3, 4))
+    radius_squared = (u1 * u2).abs().log() * -2.0
+    first_squared = share * radius_squared
+    first_radius, second_radius = (
+        radius.sqrt() * deviation for radius in (first_squared, radius_squared - first_squared)
+    )
     return torch.stack(
-        [one * first.cos(), one * first.sin(), two * second.cos(), two * second.sin()], 1
+        [
+            first_radius * first_angle.cos(),
+            first_radius * first_angle.sin(),
+            second_radius * second_angle.cos(),
+            second_radius * second_angle.sin(),
+        ],
+        1,
     )
 
 
 class StepRandomness:
-    """Randomness of a private step besides noise and batches.
+    """Randomness of a private step other than noise and batches.
 
     Args:
-        key: 32 secret bytes, others for each step.
+        key: 32 secret bytes, new for each step.
         device: of the model.
     """
 
@@ -194,14 +202,14 @@ class StepRandomness:
         self._key, self.device = key, device
 
     def keys(self, numbers: Tensor) -> Tensor:
-        """int64 (rows,) on the device: what the masks of rows with these numbers follow from."""
-        found = [self._hashed(number)[:8] for number in numbers.tolist()]
-        words = [int.from_bytes(one, "little", signed=True) for one in found]
+        """int64 (rows,) on the device: keys of the masks of rows with these numbers."""
+        digests = [self._hashed(number)[:8] for number in numbers.tolist()]
+        words = [int.from_bytes(digest, "little", signed=True) for digest in digests]
         return torch.tensor(words, dtype=torch.int64, device=self.device)
 
     @contextmanager
     def by_row(self, numbers: Tensor) -> Iterator[None]:
-        """Draw the dropout masks of rows by their numbers, in forward and backward passes.
+        """Sample dropout masks of rows by their numbers, in forward and backward passes.
 
         Args:
             numbers: int64 (rows,) of all rows of the passes, in order.
@@ -210,17 +218,17 @@ class StepRandomness:
         dropout, attention = functional.dropout, functional.scaled_dot_product_attention
 
         def keyed(
-            given: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+            inputs: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
         ) -> Tensor:
             if not training or not p or p == 1:
-                return dropout(given, p, training, inplace)
-            if given.dim() < 2 or len(given) != len(keys):
+                return dropout(inputs, p, training, inplace)
+            if inputs.dim() < 2 or len(inputs) != len(keys):
                 raise TrainingError(
-                    f"dropout has a tensor of shape {tuple(given.shape)} for {len(keys)} rows, so "
+                    f"dropout has a tensor of shape {tuple(inputs.shape)} for {len(keys)} rows, so "
                     "masks per row are unknown",
                     remedy="Set that layer's dropout to 0.",
                 )
-            return given.where(kept(keys, next_call(), given.shape, p), 0) * scale(p)
+            return inputs.where(kept(keys, next_call(), inputs.shape, p), 0) * scale(p)
 
         def attended(
             query: Tensor,
@@ -232,13 +240,13 @@ class StepRandomness:
             **more: Any,
         ) -> Tensor:
             if not dropout_p:
-                given = {"attn_mask": attn_mask, "is_causal": is_causal, **more}
-                return attention(query, key, value, **given)
+                options = {"attn_mask": attn_mask, "is_causal": is_causal, **more}
+                return attention(query, key, value, **options)
             weights = _attention_weights(query, key, attn_mask, is_causal, **more)
             return keyed(weights, dropout_p) @ _repeated(value, query)
 
         with self._generators(self._key):
-            library: Any = functional  # found by every layer where it is called
+            library: Any = functional  # layers look up both functions here at each call
             library.dropout, library.scaled_dot_product_attention = keyed, attended
             try:
                 yield
@@ -246,8 +254,8 @@ class StepRandomness:
                 library.dropout, library.scaled_dot_product_attention = dropout, attention
 
     @contextmanager
-    def alone(self, number: int) -> Iterator[None]:
-        """Draw from torch's generators for a unit read by itself, by its first row's number."""
+    def for_unit(self, number: int) -> Iterator[None]:
+        """Seed torch's generators for a unit read by itself, by the number of its first row."""
         with self._generators(self._hashed(number)):
             yield
 
@@ -256,7 +264,7 @@ class StepRandomness:
 
     @contextmanager
     def _generators(self, key: bytes) -> Iterator[None]:
-        """Torch's generators from a key, and afterwards as they were before."""
+        """Seed torch's generators from a key, and restore them afterwards."""
         devices = [self.device] if self.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             key_torch(key, self.device)
@@ -264,60 +272,60 @@ class StepRandomness:
 
 
 def next_call() -> int:
-    """The number of a call of dropout: the same in a pass and where it is computed again."""
+    """Number of a call of dropout: the same when activations are recomputed."""
     return int(torch.randint(1 << 62, (), device="cpu").item())
 
 
 def kept(keys: Tensor, call: int, shape: Sequence[int], p: float) -> Tensor:
-    """Which elements a dropout mask keeps.
+    """Dropout mask: True for elements to keep.
 
     Args:
         keys: int64 (rows,).
-        call: another one gives another mask.
+        call: number of the call of dropout.
         shape: of the mask, (rows, ..., n).
-        p: the probability that one is dropped, which is rounded to 2^-16.
+        p: dropout probability, rounded to 2^-16.
     """
     dropped, dimensions = _dropped(p), len(shape)
-    sizes = [*shape[:-1], -(-shape[-1] // _TOGETHER)]
+    sizes = [*shape[:-1], -(-shape[-1] // _PER_HASH)]
     bits = _along(keys ^ call, 0, dimensions)
     for dimension in range(1, dimensions):
-        steps = torch.arange(sizes[dimension], device=keys.device) * _signed(_ODD**dimension)
+        steps = torch.arange(sizes[dimension], device=keys.device) * _signed(_ODD_FACTOR**dimension)
         bits = bits + _along(steps, dimension, dimensions)
     for shift, factor in _MIXING:
         high = (bits >> shift).bitwise_and_((1 << 64 - shift) - 1)  # the shift copies the sign
         bits = high.bitwise_xor_(bits).mul_(_signed(factor))
-    return bits.view(torch.int16)[..., : shape[-1]] >= dropped - _CHANCES // 2
+    return bits.view(torch.int16)[..., : shape[-1]] >= dropped - _LEVELS // 2
 
 
 def scale(p: float) -> float:
-    """What kept elements are multiplied by, so that their expectation stays."""
-    return _CHANCES / (_CHANCES - _dropped(p))
+    """Factor of kept elements that preserves the expectation."""
+    return _LEVELS / (_LEVELS - _dropped(p))
 
 
 def _dropped(p: float) -> int:
-    """How many of the chances drop an element; where all should, nearly all."""
-    return min(round(p * _CHANCES), _CHANCES - 1)
+    """Levels of 2^16 at which an element is dropped; at most all but one."""
+    return min(round(p * _LEVELS), _LEVELS - 1)
 
 
 def refuse_other_randomness(randomness: StepRandomness, read: Callable[[Tensor], object]) -> None:
-    """Refuse a model that uses randomness for each row in another way than by dropout.
+    """Refuse a model that uses randomness per row other than dropout.
 
-    One row and two copies of it must leave torch's generator in the same state, and must not touch
-    an accelerator's: kernels draw from that in blocks, whatever the number of rows.
+    One row and two copies of it must leave torch's generator in the same state, and must not use
+    the generator of an accelerator, which kernels advance in blocks.
 
     Args:
         randomness: of any step.
-        read: runs the model, in training mode, on rows of places (k,).
+        read: runs the model in training mode on rows (k,) of the batch.
 
     Raises:
-        TrainingError: the model does.
+        TrainingError: the model uses such randomness.
     """
     states, moved = list[Tensor](), False
     for count in (1, 2):
-        places = torch.zeros(count, dtype=torch.int64)
-        with torch.enable_grad(), randomness.by_row(places):
+        rows = torch.zeros(count, dtype=torch.int64)
+        with torch.enable_grad(), randomness.by_row(rows):
             before = _accelerator(randomness.device)
-            read(places)
+            read(rows)
             moved = moved or not torch.equal(before, _accelerator(randomness.device))
             states.append(torch.get_rng_state())
     if moved or not torch.equal(*states):
@@ -332,7 +340,7 @@ def refuse_other_randomness(randomness: StepRandomness, read: Callable[[Tensor],
 
 
 def _accelerator(device: torch.device) -> Tensor:
-    """The state of its generator; nothing of a CPU."""
+    """State of the generator of an accelerator; empty for a CPU."""
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.empty(0)
 
 
@@ -343,15 +351,15 @@ def _attention_weights(
     is_causal: bool,
     *,
     scale: float | None = None,
-    enable_gqa: bool = False,  # `_repeated` sees it from the shapes
+    enable_gqa: bool = False,  # the shapes tell
 ) -> Tensor:
-    """Softmax of scaled products, (..., t, s), which attention kernels do not show."""
+    """Attention weights (..., t, s), which attention kernels do not return."""
     scale = query.shape[-1] ** -0.5 if scale is None else scale
     scores = query @ _repeated(key, query).mT * scale
     lowest = torch.finfo(scores.dtype).min
     if is_causal:
-        places = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-        scores = scores.masked_fill(~places.tril(), lowest)
+        causal = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(~causal.tril(), lowest)
     if attn_mask is not None and attn_mask.dtype == torch.bool:
         scores = scores.masked_fill(~attn_mask, lowest)
     elif attn_mask is not None:
@@ -360,14 +368,14 @@ def _attention_weights(
 
 
 def _repeated(heads: Tensor, query: Tensor) -> Tensor:
-    """Key or value heads, as many as the query has."""
+    """Key or value heads repeated to the number of query heads."""
     if heads.dim() < 4 or heads.shape[-3] == query.shape[-3]:
         return heads
     return heads.repeat_interleave(query.shape[-3] // heads.shape[-3], -3)
 
 
 def _along(values: Tensor, dimension: int, dimensions: int) -> Tensor:
-    return values.view([-1 if one == dimension else 1 for one in range(dimensions)])
+    return values.view([-1 if index == dimension else 1 for index in range(dimensions)])
 
 
 def _signed(word: int) -> int:

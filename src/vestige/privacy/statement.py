@@ -1,13 +1,13 @@
 """Privacy statement: the guarantee of a training, whom it covers, and what it does not.
 
-The promise is (epsilon, delta)-differential privacy; Dwork and Roth (2014), "The Algorithmic
-Foundations of Differential Privacy", Definition 2.4. What a number means depends on the unit, on
-what neighbours are, on how batches are sampled, and on what else of the records is shown; the terms
-are those that Ponomareva et al. (2023), "How to DP-fy ML", section 5.3, require of a claim.
+The guarantee is (epsilon, delta)-differential privacy; Dwork and Roth (2014), "The Algorithmic
+Foundations of Differential Privacy", Definition 2.4. Its meaning depends on the unit, the
+neighbours, the sampling of batches, and other releases of the records. The terms are those that
+Ponomareva et al. (2023), "How to DP-fy ML", section 5.3, require of a claim.
 
-The claim is the planned budget. A training that ends early ends because of what its weights showed,
-and the epsilon of the steps that it took is that of no fixed mechanism: Rogers et al. (2016),
-"Privacy Odometers and Filters".
+The claim is the planned budget. If a training ends early, its weights decided so, and the epsilon
+of the steps taken is not that of a fixed mechanism: Rogers et al. (2016), "Privacy Odometers and
+Filters".
 """
 
 import math
@@ -23,27 +23,27 @@ UNNOISED = (
     "data/ and records/ (the text as ids, a hash of every record)",
     "checkpoint.safetensors, and during training secret.key, from which noise and batches follow",
 )
-"""Files of a training's directory, with what in them has no noise. Only model/ is for release."""
+"""Files of a training's directory with content without noise. Only model/ is for release."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivacyStatement:
-    """What a private training promises.
+    """The guarantee of a private training.
 
     Attributes:
         defence: "dp-sgd" or "dp-fedavg".
         planned: the budget of all planned steps: the claim.
-        units: sequences or users that a step draws from.
-        sequence_length: tokens of a sequence at most.
-        held_out: documents (or users) that chose the epoch.
-        capped: documents per user at most; None: all.
-        limited: documents that were read of a longer text, from its beginning; None: all.
-        ancestry: what earlier trainings mean for the records.
-        taken: the budget of the steps that were taken; None before the training.
-        void: what voids the guarantee, in words.
-        in_pieces: whether a longer document is read in pieces; else it is cut.
-        unnoised: files with what in them has no noise.
-        released: what is for release, and nothing beside it.
+        units: number of sequences or users.
+        sequence_length: maximum tokens of a sequence.
+        held_out: documents (or users) used to choose the epoch.
+        capped: maximum documents per user; None: all.
+        limited: number of first documents that were used; None: all.
+        ancestry: effect of earlier trainings.
+        taken: budget of the steps taken; None before the training.
+        void: reasons that void the guarantee.
+        in_pieces: whether a longer document is split; otherwise it is cut.
+        unnoised: files with content without noise.
+        released: the only part for release.
     """
 
     defence: str
@@ -62,11 +62,11 @@ class PrivacyStatement:
 
     @property
     def holds(self) -> bool:
-        """Whether this training promises anything at all, to records that no other one read."""
+        """Whether this training has a guarantee, for records that no other training used."""
         return not self.void and math.isfinite(self.planned.epsilon)
 
     def summary(self) -> dict[str, object]:
-        """Scalars by name, for a table: the claim, who has another one, and who has none."""
+        """Scalars by name, for a table."""
         spent = {**self.planned.summary()}
         del spent["steps"]
         after = None if self.taken is None else self.taken.epsilon
@@ -84,11 +84,11 @@ class PrivacyStatement:
         }
 
     def sentences(self) -> tuple[str, ...]:
-        """All of it, the number first."""
+        """All terms, epsilon first."""
         return tuple(self.terms().values())
 
     def headlines(self) -> tuple[str, ...]:
-        """What must be read: the number, earlier trainings, the vocabulary, who is left out."""
+        """The most important terms: epsilon, earlier trainings, vocabulary, left-out records."""
         terms, most = self.terms(), ["guarantee", "earlier trainings"]
         if self.ancestry.vocabulary != "other":
             most.append("vocabulary")
@@ -97,10 +97,10 @@ class PrivacyStatement:
         return tuple(terms[name] for name in [*most, "left out"] if name in terms)
 
     def terms(self) -> dict[str, str]:
-        """Sentences by what they are about."""
+        """Sentences by topic."""
         spent, unit = self.planned, _unit(self.planned.unit)
-        what = "update" if self.defence == "dp-fedavg" else "gradient"
-        left = f"1 {unit} was" if self.held_out == 1 else f"{self.held_out:,} {unit}s were"
+        contribution = "update" if self.defence == "dp-fedavg" else "gradient"
+        held_out = f"1 {unit} was" if self.held_out == 1 else f"{self.held_out:,} {unit}s were"
         terms = {
             "guarantee": self._guarantee(),
             "meaning": self._meaning(),
@@ -109,8 +109,8 @@ class PrivacyStatement:
                 "or remove one)."
             ),
             "mechanism": (
-                f"Gaussian ({self.defence}): each {spent.unit}'s {what} is clipped to norm C = "
-                f"{spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
+                f"Gaussian ({self.defence}): each {spent.unit}'s {contribution} is clipped to norm "
+                f"C = {spent.max_grad_norm:g}, and noise of standard deviation σC, σ = "
                 f"{spent.noise_multiplier:.4g}, is added to their sum."
             ),
             "sampling": (
@@ -122,7 +122,7 @@ class PrivacyStatement:
             "earlier trainings": self._earlier(),
             "vocabulary": self._vocabulary(),
             "left out": (
-                f"{left} used without noise to choose the epoch: ε does not cover them."
+                f"{held_out} used without noise to choose the epoch: ε does not cover them."
                 if self.held_out
                 else ""
             ),
@@ -136,35 +136,37 @@ class PrivacyStatement:
     def _guarantee(self) -> str:
         epsilon, delta = number(self.planned.epsilon), small(self.planned.delta)
         if self.planned.unit == "user":
-            whom = "a user with all of their documents"
+            unit = "a user with all of their documents"
         else:
-            longer = "each piece of {:,}" if self.in_pieces else "the part that was used"
-            most = self.sequence_length
-            whom = f"a document of at most {most:,} tokens (of a longer one, {longer.format(most)})"
-        what = f"ε = {epsilon} at δ = {delta} for {whom}"
+            piece = "each piece of {:,}" if self.in_pieces else "the part that was used"
+            length = self.sequence_length
+            unit = (
+                f"a document of at most {length:,} tokens (of a longer one, {piece.format(length)})"
+            )
+        claim = f"ε = {epsilon} at δ = {delta} for {unit}"
         if self.void:
-            return f"No guarantee: {'; '.join(self.void)}. Otherwise it would be {what}."
+            return f"No guarantee: {'; '.join(self.void)}. Otherwise it would be {claim}."
         if not self.holds:
-            return f"No guarantee: without noise, ε is infinite for {whom}."
+            return f"No guarantee: without noise, ε is infinite for {unit}."
         earlier = self.ancestry
         if earlier.reasons:
-            return f"No guarantee: {'; '.join(earlier.reasons)}. This training alone has {what}."
+            return f"No guarantee: {'; '.join(earlier.reasons)}. This training alone has {claim}."
         if not earlier.shared or earlier.epsilon is None:
-            return f"{what}, of the weights after every step."
+            return f"{claim}, of the weights after every step."
         return (
-            f"ε = {number(earlier.epsilon)} at δ = {delta} for {whom}, of all trainings that read "
+            f"ε = {number(earlier.epsilon)} at δ = {delta} for {unit}, of all trainings that read "
             f"it. This one alone has ε = {epsilon}."
         )
 
     def _meaning(self) -> str:
-        claim = self.ancestry.epsilon
-        if not self.holds or claim is None:
+        epsilon = self.ancestry.epsilon
+        if not self.holds or epsilon is None:
             return ""
         # The best guess: Kairouz, Oh and Viswanath (2015), "The Composition Theorem", section 3.
-        right = (1 + self.planned.delta * math.exp(-claim)) / (1 + math.exp(-claim))
+        success = (1 + self.planned.delta * math.exp(-epsilon)) / (1 + math.exp(-epsilon))
         return (
             "An adversary who knows all other records, and guesses at even odds whether one "
-            f"{_unit(self.planned.unit)} was used, is right at most {_percent(min(right, 1.0))} "
+            f"{_unit(self.planned.unit)} was used, is right at most {_percent(min(success, 1.0))} "
             "of the time."
         )
 
@@ -181,35 +183,35 @@ class PrivacyStatement:
     def _earlier(self) -> str:
         earlier, unit, sentences = self.ancestry, _unit(self.planned.unit), list[str]()
         if earlier.shared and not earlier.reasons and earlier.epsilon is not None:
-            few = earlier.longest
-            those = "" if few is None else f", for those of at most {few:,} tokens"
+            length = earlier.longest
+            limit = "" if length is None else f", for those of at most {length:,} tokens"
             sentences.append(
                 f"Some of the {unit}s were also used by {_names(earlier.shared)}: ε = "
-                f"{number(earlier.epsilon)} together{those}, as if all of them were."
+                f"{number(earlier.epsilon)} together{limit}, as if all of them were."
             )
         if earlier.unknown:
-            then = f"there is no guarantee: {'; '.join(earlier.unknown_reasons)}"
+            consequence = f"there is no guarantee: {'; '.join(earlier.unknown_reasons)}"
             if earlier.if_read is not None:
-                joint = f"ε = {number(earlier.if_read)} at δ = {small(self.planned.delta)}"
-                then = f"all together have {joint}"
+                bound = f"ε = {number(earlier.if_read)} at δ = {small(self.planned.delta)}"
+                consequence = f"all together have {bound}"
             sentences.append(
                 f"What {_names(earlier.unknown)} trained on is unknown. For a {unit} that it used, "
-                f"{then}."
+                f"{consequence}."
             )
         return " ".join(sentences)
 
     def _vocabulary(self) -> str:
-        made, count = self.ancestry.vocabulary, self.ancestry.in_vocabulary
-        if made == "other":
+        origin, count = self.ancestry.vocabulary, self.ancestry.in_vocabulary
+        if origin == "other":
             return "Made from a text with none of these records."
-        if made == "unknown":
+        if origin == "unknown":
             return (
                 "The text of the vocabulary is unknown: ε covers it only if that text has none "
                 "of these records."
             )
-        whose = "this text" if made == "own" else f"a text with {count:,} of these documents"
+        source = "this text" if origin == "own" else f"a text with {count:,} of these documents"
         return (
-            f"ε does not cover the vocabulary, which was made from {whose}: a rare word can be in "
+            f"ε does not cover the vocabulary, which was made from {source}: a rare word can be in "
             "it, unredacted."
         )
 
@@ -236,12 +238,12 @@ class PrivacyStatement:
 
 
 def number(epsilon: float) -> str:
-    """Three digits, or that nothing is proven."""
+    """Epsilon with three digits, or "infinity"."""
     return f"{epsilon:.3g}" if math.isfinite(epsilon) else "infinity"
 
 
 def small(delta: float) -> str:
-    """As "1e-5", and with as many digits as it has.
+    """Delta as "1e-5", with all its digits.
 
     Example:
         >>> small(1e-5), small(2.5e-7)
@@ -252,10 +254,10 @@ def small(delta: float) -> str:
 
 
 def noise_dominates(planned: PrivacySpent, expected_units: float) -> str | None:
-    """A warning where noise is so large that nothing can be learnt; else None.
+    """A warning if the noise is too large to learn anything; otherwise None.
 
-    All of a batch's clipped gradients together are at most C times its units long, and sigma C is
-    the noise's deviation in any one direction.
+    The sum of a batch's clipped gradients has at most norm C times its units; the noise has
+    standard deviation sigma C in each direction.
 
     Args:
         planned: the budget.
@@ -272,7 +274,7 @@ def noise_dominates(planned: PrivacySpent, expected_units: float) -> str | None:
 
 
 def _percent(share: float) -> str:
-    """With as many digits as tell it from 100.
+    """Percentage with enough digits to differ from 100.
 
     Example:
         >>> _percent(0.731), _percent(0.99966)
@@ -283,7 +285,7 @@ def _percent(share: float) -> str:
 
 
 def _names(trainings: tuple[LedgerEntry, ...]) -> str:
-    return " and ".join(one.name for one in trainings)
+    return " and ".join(training.name for training in trainings)
 
 
 def _unit(unit: Unit) -> str:

@@ -1,14 +1,14 @@
-"""Layers that hand over what their rows' gradients are made of.
+"""Layers that deliver the factors of their per-row gradients.
 
-While a batch is read, each layer that learns is tapped: its backward pass delivers its input and
-the gradient of its output to `UnitGradients`, and forms no summed gradient of its weights. Nothing
-is hooked and nothing is wrapped, so that adapters may have been put on, moved or converted in any
-order, and activations may be recomputed (gradient checkpointing).
+While a batch is read, each trainable layer is tapped: its backward pass delivers its input and
+the gradient of its output to `UnitGradients`, and computes no gradient of the whole batch. Layers
+are neither hooked nor wrapped, so adapters can be added, moved or converted in any order, and
+activations can be recomputed (gradient checkpointing).
 
-Linear layers (GPT-2's `Conv1D` among them), embeddings and LSTMs are held as factors. torch's own
-norms multiply each row by a copy of their vectors, whose gradients are the rows'. Of every other
-layer each row's gradient is recomputed by `torch.func`, and checked: the rows' gradients must add
-up to that of the batch, which those of a layer that mixes rows do not.
+Linear layers (also GPT-2's `Conv1D`), embeddings and LSTMs deliver factors. torch's own norms
+multiply each row by a copy of their vectors; the gradients of the copies are those of the rows. For
+every other layer `torch.func` recomputes the gradient of each row. A check then requires that they
+sum to the gradient of the batch. This fails for a layer that mixes rows.
 """
 
 import inspect
@@ -34,37 +34,37 @@ _NORMS = {
     "torch.nn.modules.normalization.RMSNorm.forward": functional.rms_norm,
 }
 _TOLERANCE = 1e-2
-"""Of the check that rows' gradients add up; half precision rounds each."""
+"""Tolerance of the check that row gradients sum to the batch gradient in half precision."""
 
 _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 _CHECKED: WeakSet[nn.Module] = WeakSet()
-"""Layers whose rows' gradients have added up."""
+"""Layers that passed this check."""
 
 
 def trainable(model: nn.Module) -> list[Any]:
-    """The parameters that learn, each once."""
+    """Trainable parameters, each once."""
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
 
 
 def untappable_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Layers that learn and cannot be tapped: units of such a model take passes of their own."""
-    return [(name, layer) for name, layer in _learning(model) if not _tappable(layer)]
+    """Trainable layers that cannot be tapped. Units of such a model are read one by one."""
+    return [(name, layer) for name, layer in _trainable_layers(model) if not _tappable(layer)]
 
 
 @contextmanager
 def tapped(model: nn.Module, gradients: UnitGradients) -> Iterator[None]:
-    """Deliver the rows' gradients of forward and backward passes, in place of `.grad`.
+    """Deliver per-row gradients of forward and backward passes instead of filling `.grad`.
 
     Args:
         model: without untappable layers; `.grad` is None throughout.
-        gradients: that they are added to.
+        gradients: receives them.
 
     Raises:
-        TrainingError: a layer reads other rows than those of the batch, or mixes them, so that the
-            gradient of one row is unknown; or a weight is used outside its layer.
+        TrainingError: a layer does not read the rows of the batch, or mixes them, so the gradient
+            of one row is unknown; or a weight is used outside its layer.
     """
-    layers = _learning(model)
+    layers = _trainable_layers(model)
     for name, layer in layers:
         layer.__dict__["forward"] = partial(_forward, name, layer, gradients)
     try:
@@ -79,13 +79,13 @@ def tapped(model: nn.Module, gradients: UnitGradients) -> Iterator[None]:
         )
 
 
-def _learning(model: nn.Module) -> list[tuple[str, nn.Module]]:
-    """Layers with parameters of their own that learn, and their names."""
+def _trainable_layers(model: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Layers with trainable parameters of their own, and their names."""
 
-    def learns(layer: nn.Module) -> bool:
+    def is_trainable(layer: nn.Module) -> bool:
         return any(p is not None and p.requires_grad for p in layer._parameters.values())
 
-    return [(name, layer) for name, layer in model.named_modules() if learns(layer)]
+    return [(name, layer) for name, layer in model.named_modules() if is_trainable(layer)]
 
 
 def _tappable(layer: nn.Module) -> bool:
@@ -95,22 +95,26 @@ def _tappable(layer: nn.Module) -> bool:
         return lstm.is_known(layer)
     if isinstance(layer, nn.Embedding):
         plain = layer.max_norm is None and not layer.scale_grad_by_freq and not layer.sparse
-        return plain and (_kind(layer) == _EMBEDDING or _looks_up_alone(layer))
-    _, *takes = inspect.signature(type(layer).forward).parameters.values()
-    needed = [one for one in takes if one.default is one.empty and one.kind not in _VARIABLE]
-    return len(needed) == 1
+        return plain and (_kind(layer) == _EMBEDDING or _uses_only_lookups(layer))
+    _, *parameters = inspect.signature(type(layer).forward).parameters.values()
+    required = [
+        parameter
+        for parameter in parameters
+        if parameter.default is parameter.empty and parameter.kind not in _VARIABLE
+    ]
+    return len(required) == 1
 
 
 @torch.no_grad()
-def _looks_up_alone(layer: nn.Embedding) -> bool:
-    """Whether the output of an embedding with a `forward` of its own follows from its rows."""
-    last = layer.num_embeddings - 1
-    ids = torch.tensor([[0, last, 0], [last // 2, 0, last]], device=layer.weight.device)
+def _uses_only_lookups(layer: nn.Embedding) -> bool:
+    """Whether an embedding with its own `forward` uses nothing but the rows that it looks up."""
+    last_row = layer.num_embeddings - 1
+    ids = torch.tensor([[0, last_row, 0], [last_row // 2, 0, last_row]], device=layer.weight.device)
     try:
         with torch.autocast(layer.weight.device.type, enabled=False):
-            plain = type(layer).forward(layer, ids)
-            ours = _of_looked_up(layer, functional.embedding(ids, layer.weight))
-        return set(layer._parameters) == {"weight"} and torch.allclose(plain, ours)
+            expected = type(layer).forward(layer, ids)
+            computed = _embedded(layer, functional.embedding(ids, layer.weight))
+        return set(layer._parameters) == {"weight"} and torch.allclose(expected, computed)
     except (RuntimeError, TypeError, ValueError, IndexError):
         return False
 
@@ -121,36 +125,36 @@ def _kind(layer: nn.Module) -> str:
 
 
 def _forward(
-    name: str, layer: Any, gradients: UnitGradients, given: Tensor, *rest: Any, **more: Any
+    name: str, layer: Any, gradients: UnitGradients, inputs: Tensor, *arguments: Any, **options: Any
 ) -> Any:
-    """What a tapped layer computes in place of its `forward`."""
-    embeds, kind = isinstance(layer, nn.Embedding), _kind(layer)
-    if embeds and given.dim() == 2 and len(given) == 1:
-        given = given.expand(gradients.rows, -1)  # positions that all rows share
-    dimensions = 2 if embeds else 3 if kind in (_LINEAR, _TRANSPOSED) else given.dim()
-    if len(given) != gradients.rows or given.dim() != dimensions:
+    """Replacement for the `forward` of a tapped layer."""
+    is_embedding, kind = isinstance(layer, nn.Embedding), _kind(layer)
+    if is_embedding and inputs.dim() == 2 and len(inputs) == 1:
+        inputs = inputs.expand(gradients.rows, -1)  # positions that all rows share
+    dimensions = 2 if is_embedding else 3 if kind in (_LINEAR, _TRANSPOSED) else inputs.dim()
+    if len(inputs) != gradients.rows or inputs.dim() != dimensions:
         raise TrainingError(
-            f"{name} has an input of shape {tuple(given.shape)} for {gradients.rows} sequences, "
+            f"{name} has an input of shape {tuple(inputs.shape)} for {gradients.rows} sequences, "
             "so gradients per sequence are unknown",
             remedy="Freeze this layer, or remove it from the adapter's target_modules.",
         )
     if isinstance(layer, nn.LSTM):
-        if any(state is not None for state in (*rest, *more.values())):
+        if any(state is not None for state in (*arguments, *options.values())):
             raise ValueError("state must be None: state between steps is not protected")
-        return lstm.forward(layer, gradients, given)
-    if embeds:
-        return _look_up(layer, gradients, given)
+        return lstm.forward(layer, gradients, inputs)
+    if is_embedding:
+        return _look_up(layer, gradients, inputs)
     if kind in (_LINEAR, _TRANSPOSED) and set(layer._parameters) <= {"weight", "bias"}:
         weight = layer.weight.t() if kind == _TRANSPOSED else layer.weight
         deliver: Any = partial(_deliver_product, layer, gradients, kind == _TRANSPOSED)
-        return _Product.apply(given, weight, layer.bias, deliver)  # type: ignore[no-untyped-call]
+        return _Product.apply(inputs, weight, layer.bias, deliver)  # type: ignore[no-untyped-call]
     if kind in _NORMS:
-        return _normalize(layer, _NORMS[kind], gradients, given)
-    with _holding(layer, _detached(layer)):
-        output = type(layer).forward(layer, given, *rest, **more)
-    deliver = partial(_deliver_recomputed, name, layer, gradients, (rest, more))
+        return _normalize(layer, _NORMS[kind], gradients, inputs)
+    with _with_parameters(layer, _detached(layer)):
+        output = type(layer).forward(layer, inputs, *arguments, **options)
+    deliver = partial(_deliver_recomputed, name, layer, gradients, (arguments, options))
     anchor = next(p for p in layer._parameters.values() if p is not None and p.requires_grad)
-    return _Tap.apply(output, given, anchor, deliver)  # type: ignore[no-untyped-call]
+    return _Tap.apply(output, inputs, anchor, deliver)  # type: ignore[no-untyped-call]
 
 
 class _Product(torch.autograd.Function):
@@ -158,138 +162,147 @@ class _Product(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, given: Tensor, weight: Tensor, bias: Tensor | None, deliver: Any
+        ctx: Any, inputs: Tensor, weight: Tensor, bias: Tensor | None, deliver: Any
     ) -> Tensor:
-        product = linear(given.flatten(0, -2), weight, bias).view(*given.shape[:-1], -1)
+        product = linear(inputs.flatten(0, -2), weight, bias).view(*inputs.shape[:-1], -1)
         # Autocast multiplies in half precision; the backward pass then does, too.
-        ctx.save_for_backward(given.to(product.dtype), weight)
+        ctx.save_for_backward(inputs.to(product.dtype), weight)
         ctx.deliver = deliver
         return product
 
     @staticmethod
-    def backward(ctx: Any, *back: Tensor) -> tuple[Tensor | None, None, None, None]:
-        given, weight = ctx.saved_tensors
-        (gradient,) = back
-        ctx.deliver(given.detach(), gradient)  # what is held must not hold the graph in turn
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None, None]:
+        inputs, weight = ctx.saved_tensors
+        (gradient,) = gradients
+        ctx.deliver(inputs.detach(), gradient)  # stored tensors must not keep the graph
         if not ctx.needs_input_grad[0]:
             return None, None, None, None
-        own = linear(gradient.flatten(0, -2), weight.t().to(gradient.dtype))
-        return own.view(given.shape), None, None, None
+        input_gradient = linear(gradient.flatten(0, -2), weight.t().to(gradient.dtype))
+        return input_gradient.view(inputs.shape), None, None, None
 
 
 class _Tap(torch.autograd.Function):
-    """An output unchanged, whose backward pass delivers what was read and the gradient.
+    """The identity, whose backward pass delivers the input and the gradient.
 
-    The anchor learns, so that there is a backward pass; it gets no gradient.
+    The anchor is trainable, so that there is a backward pass. It gets no gradient.
     """
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, given: Tensor, anchor: Tensor, deliver: Any) -> Tensor:
-        ctx.save_for_backward(given)
+    def forward(ctx: Any, output: Tensor, inputs: Tensor, anchor: Tensor, deliver: Any) -> Tensor:
+        ctx.save_for_backward(inputs)
         ctx.deliver = deliver
         return output.view_as(output)
 
     @staticmethod
-    def backward(ctx: Any, *back: Tensor) -> tuple[Tensor, None, None, None]:
-        ctx.deliver(ctx.saved_tensors[0].detach(), back[0])
-        return back[0], None, None, None
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        ctx.deliver(ctx.saved_tensors[0].detach(), gradients[0])
+        return gradients[0], None, None, None
 
 
 def _deliver_product(
-    layer: Any, gradients: UnitGradients, transposed: bool, given: Tensor, gradient: Tensor
+    layer: Any, gradients: UnitGradients, transposed: bool, inputs: Tensor, gradient: Tensor
 ) -> None:
     if layer.weight.requires_grad:
-        factors = (given, gradient) if transposed else (gradient, given)
+        factors = (inputs, gradient) if transposed else (gradient, inputs)
         gradients.add_product(layer.weight, *factors)
     if layer.bias is not None and layer.bias.requires_grad:
         gradients.add(layer.bias, gradient.sum(1))
 
 
 def _look_up(layer: Any, gradients: UnitGradients, ids: Tensor) -> Tensor:
-    """What an embedding gives, also one that does more with what it has looked up (Gemma's)."""
+    """Output of an embedding, including one that transforms the looked-up vectors (Gemma)."""
 
     def deliver(ids: Tensor, gradient: Tensor) -> None:
         if layer.padding_idx is not None:
             gradient = gradient.masked_fill((ids == layer.padding_idx)[..., None], 0)
         gradients.add_lookup(layer.weight, ids, gradient)
 
-    found = functional.embedding(ids, layer.weight.detach())
-    found = _Tap.apply(found, ids, layer.weight, deliver)  # type: ignore[no-untyped-call]
-    return found if _kind(layer) == _EMBEDDING else _of_looked_up(layer, found)
+    vectors = functional.embedding(ids, layer.weight.detach())
+    vectors = _Tap.apply(vectors, ids, layer.weight, deliver)  # type: ignore[no-untyped-call]
+    return vectors if _kind(layer) == _EMBEDDING else _embedded(layer, vectors)
 
 
-def _of_looked_up(layer: Any, found: Tensor) -> Tensor:
-    """What an embedding computes from rows (rows, t, n) that were looked up."""
-    rows, t = found.shape[:2]
-    places = torch.arange(rows * t, device=found.device).view(rows, t)
+def _embedded(layer: Any, vectors: Tensor) -> Tensor:
+    """Output of an embedding for looked-up vectors (rows, t, n)."""
+    rows, t = vectors.shape[:2]
+    positions = torch.arange(rows * t, device=vectors.device).view(rows, t)
     padding, layer.padding_idx = layer.padding_idx, None
     try:
-        with _holding(layer, {"weight": found.flatten(0, 1)}):
-            answer: Tensor = type(layer).forward(layer, places)
-            return answer
+        with _with_parameters(layer, {"weight": vectors.flatten(0, 1)}):
+            output: Tensor = type(layer).forward(layer, positions)
+            return output
     finally:
         layer.padding_idx = padding
 
 
-def _normalize(layer: Any, norm: Any, gradients: UnitGradients, given: Tensor) -> Tensor:
+def _normalize(layer: Any, norm: Any, gradients: UnitGradients, inputs: Tensor) -> Tensor:
     """torch's own norms."""
-    scaled = norm(given, layer.normalized_shape, eps=layer.eps)
-    kept = scaled.dtype
-    scaled = scaled * _of_rows(layer.weight, given, gradients)
+    scaled = norm(inputs, layer.normalized_shape, eps=layer.eps)
+    dtype = scaled.dtype
+    scaled = scaled * _per_row(layer.weight, inputs, gradients)
     if layer._parameters.get("bias") is not None:
-        scaled = scaled + _of_rows(layer.bias, given, gradients)
-    answer: Tensor = scaled.to(kept)
-    return answer
+        scaled = scaled + _per_row(layer.bias, inputs, gradients)
+    output: Tensor = scaled.to(dtype)
+    return output
 
 
-def _of_rows(vector: Any, given: Tensor, gradients: UnitGradients) -> Tensor:
-    """A vector as (rows, 1, ..., n), as many dimensions as what goes in."""
-    own: Tensor = vector.detach()
+def _per_row(vector: Any, inputs: Tensor, gradients: UnitGradients) -> Tensor:
+    """A vector repeated to (rows, 1, ..., n), with as many dimensions as the input."""
+    values: Tensor = vector.detach()
     if not vector.requires_grad:
-        return own
-    own = own.expand(len(given), *[1] * (given.dim() - 1 - vector.dim()), *vector.shape)
+        return values
+    values = values.expand(len(inputs), *[1] * (inputs.dim() - 1 - vector.dim()), *vector.shape)
 
-    def deliver(given: Tensor, gradient: Tensor) -> None:
+    def deliver(inputs: Tensor, gradient: Tensor) -> None:
         gradients.add(vector, gradient)
 
-    repeated: Tensor = _Tap.apply(own, given, vector, deliver)  # type: ignore[no-untyped-call]
-    return repeated
+    row_vectors: Tensor = _Tap.apply(values, inputs, vector, deliver)  # type: ignore[no-untyped-call]
+    return row_vectors
 
 
 def _deliver_recomputed(
-    name: str, layer: Any, gradients: UnitGradients, rest: Any, given: Tensor, back: Tensor
+    name: str,
+    layer: Any,
+    gradients: UnitGradients,
+    arguments: Any,
+    inputs: Tensor,
+    gradient: Tensor,
 ) -> None:
-    """The gradients of each row by itself, once checked against that of all rows together."""
-    own = {n: p.detach() for n, p in layer._parameters.items() if p is not None and p.requires_grad}
-    positional, named = rest
+    """Recompute the gradient of each row; check once that they sum to that of the batch."""
+    parameters = {
+        name: parameter.detach()
+        for name, parameter in layer._parameters.items()
+        if parameter is not None and parameter.requires_grad
+    }
+    args, kwargs = arguments
 
-    def of(rows: Tensor, back: Tensor) -> dict[str, Tensor]:
+    def gradients_of(rows: Tensor, gradient: Tensor) -> dict[str, Tensor]:
         def run(parameters: dict[str, Tensor]) -> Tensor:
-            with _holding(layer, _detached(layer) | parameters):
-                answer: Tensor = type(layer).forward(layer, rows, *positional, **named)
-                return answer
+            with _with_parameters(layer, _detached(layer) | parameters):
+                output: Tensor = type(layer).forward(layer, rows, *args, **kwargs)
+                return output
 
-        answer, pullback, *_ = torch.func.vjp(run, own)
-        found: dict[str, Tensor] = pullback(back.to(answer.dtype))[0]
-        return found
+        output, pullback, *_ = torch.func.vjp(run, parameters)
+        values: dict[str, Tensor] = pullback(gradient.to(output.dtype))[0]
+        return values
 
     try:
         with torch.enable_grad():
-            each: dict[str, Tensor] = torch.vmap(lambda row, one: of(row[None], one[None]))(
-                given, back
-            )
-            unknown = layer not in _CHECKED and len(given) > 1
-            together = of(given, back) if unknown else {}
+            row_gradients: dict[str, Tensor] = torch.vmap(
+                lambda row, back: gradients_of(row[None], back[None])
+            )(inputs, gradient)
+            unchecked = layer not in _CHECKED and len(inputs) > 1
+            batch_gradients = gradients_of(inputs, gradient) if unchecked else {}
     except RuntimeError as error:
         raise _mixing(name, layer) from error
-    for which, summed in together.items():
+    for parameter_name, summed in batch_gradients.items():
         scale = summed.abs().max().clamp_min(1e-12)
-        total = each[which].sum(0)
+        total = row_gradients[parameter_name].sum(0)
         if not torch.allclose(total / scale, summed / scale, _TOLERANCE, _TOLERANCE):
             raise _mixing(name, layer)
         _CHECKED.add(layer)
-    for which, found in each.items():
-        gradients.add(layer._parameters[which], found)
+    for parameter_name, values in row_gradients.items():
+        gradients.add(layer._parameters[parameter_name], values)
 
 
 def _mixing(name: str, layer: nn.Module) -> TrainingError:
@@ -305,8 +318,8 @@ def _detached(layer: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _holding(layer: nn.Module, tensors: dict[str, Tensor]) -> Iterator[None]:
-    """A layer with tensors in the places of its parameters."""
+def _with_parameters(layer: nn.Module, tensors: dict[str, Tensor]) -> Iterator[None]:
+    """Use tensors instead of the parameters of a layer."""
     layer.__dict__.update(tensors)  # found before the module's parameters are
     parameters = dict(layer._parameters)
     layer._parameters.update(tensors)  # type: ignore[arg-type]

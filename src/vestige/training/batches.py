@@ -1,8 +1,8 @@
 """Batches of a training: windows over one stream, or rows of one length; `sequences` has more.
 
-Models that carry a state read a stream in `batch_size` contiguous rows, window after window
-(truncated back-propagation through time, Zaremba et al. 2014, section 4.1); others read it as
-independent windows, shuffled every epoch.
+Models that carry a state read a stream in `batch_size` contiguous rows, one window after another
+(truncated back-propagation through time, Zaremba et al. 2014, section 4.1). Others read independent
+windows, shuffled in every epoch.
 """
 
 import math
@@ -20,7 +20,7 @@ from vestige.errors import TrainingError
 
 Ids = NDArray[np.int64]
 IGNORED = -100
-"""The target that no loss counts (`torch.nn.functional.cross_entropy`'s own default)."""
+"""Target that no loss counts (the default of `torch.nn.functional.cross_entropy`)."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Batch:
 
     Attributes:
         inputs: int64 (b, t) token ids.
-        targets: int64 (b, t), the token after each input; IGNORED where there is none.
-        padding: number of targets that are IGNORED.
-        lengths: int64 (b,) tokens of each row before its padding; None: all t.
+        targets: int64 (b, t), the token after each input; IGNORED if there is none.
+        padding: number of IGNORED targets.
+        lengths: int64 (b,) tokens of each row without padding; None: all t.
         users: int64 (b,) user per row, or None.
         numbers: int64 (b,) of the rows in the training set, or None.
         sources: int64 (b, s) of an encoder-decoder, or None.
@@ -47,11 +47,11 @@ class Batch:
 
     @property
     def tokens(self) -> int:
-        """Targets that count."""
+        """Number of targets that count."""
         return self.targets.numel() - self.padding
 
     def select(self, rows: Tensor) -> "Batch":
-        """Rows by an int64 (k,) index, without unused columns."""
+        """Some rows, by an int64 (k,) index, without unused columns."""
         lengths = None if self.lengths is None else self.lengths[rows]
         width = self.inputs.shape[1]
         if lengths is not None:
@@ -68,7 +68,7 @@ class Batch:
 
 
 class Batches(Protocol):
-    """Epochs of batches, the same for the same seed; `carries` if a state is handed on."""
+    """Epochs of batches, determined by a seed; `carries`: a state passes from batch to batch."""
 
     @property
     def carries(self) -> bool: ...
@@ -78,15 +78,15 @@ class Batches(Protocol):
         ...
 
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Any]:
-        """Batches of epoch `number`, from batch `first` on when a training is resumed."""
+        """Batches of epoch `number`, starting with batch `first` if a training resumes."""
         ...
 
 
 @dataclass(frozen=True)
 class Windows:
-    """A stream of int32 ids (n,), possibly memory-mapped, cut into batches.
+    """A stream of int32 ids (n,), possibly memory-mapped, divided into batches.
 
-    `carries`: rows follow on from batch to batch, for models that carry a state.
+    `carries`: rows continue from batch to batch, for models that carry a state.
     """
 
     tokens: NDArray[np.int32]
@@ -137,10 +137,10 @@ class Windows:
 
 @dataclass(frozen=True)
 class EqualLengths:
-    """Rows of `lengths` (n,) in batches of one length, in another order every epoch.
+    """Rows of `lengths` (n,) in batches of one length, in a new order in every epoch.
 
-    Nothing is padded or masked; at equal work that is more than twice as fast as packed sequences.
-    `make` gives a batch of rows by their positions (b,); these are similar in `alike` (n,), too.
+    There is no padding or mask, which is more than twice as fast as packed sequences. `make` builds
+    a batch from row numbers (b,). Rows of a batch are also similar in `alike` (n,).
     """
 
     lengths: Ids
@@ -165,7 +165,7 @@ class EqualLengths:
 
 
 def of_one_length(lengths: Ids, size: int, order: Ids | None = None) -> list[Ids]:
-    """Positions in groups of one length, at most `size` in each, short ones first."""
+    """Row numbers in groups of one length, at most `size` in each, shortest first."""
     order = np.arange(len(lengths)) if order is None else order
     order = order[np.argsort(lengths[order], kind="stable")]
     ends = np.flatnonzero(np.diff(lengths[order])) + 1
@@ -176,8 +176,8 @@ def of_one_length(lengths: Ids, size: int, order: Ids | None = None) -> list[Ids
     ]
 
 
-def beginnings(data: EncodedCorpus, chosen: Ids, length: int, device: torch.device) -> Tensor:
-    """int64 (b, t): the first tokens of documents that all have t of them, at most `length`."""
-    width = min(int(data.offsets[chosen[0] + 1] - data.offsets[chosen[0]]), length)
-    ids = data.tokens[data.offsets[chosen][:, None] + np.arange(width)].astype(np.int64)
+def beginnings(data: EncodedCorpus, documents: Ids, length: int, device: torch.device) -> Tensor:
+    """int64 (b, t): the first tokens, at most `length`, of documents of equal length."""
+    width = min(int(data.offsets[documents[0] + 1] - data.offsets[documents[0]]), length)
+    ids = data.tokens[data.offsets[documents][:, None] + np.arange(width)].astype(np.int64)
     return torch.from_numpy(ids).to(device, non_blocking=True)

@@ -1,7 +1,7 @@
 """Checkpoints: a training resumes to the same bits after any interruption.
 
-Chance is part of the checkpoint: it has the state of torch's generators, except for a private
-training, whose chance follows from a secret (`directory.secret_of`) and the step.
+A checkpoint has the states of torch's random generators, except for a private training, whose
+randomness follows from a secret (`directory.secret_of`) and the step.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from vestige.training.history import EpochRecord
 from vestige.training.steps import Learns, Private
 
 START = "model weights at the start"
-_AFRESH = "Start again in a new directory."
+_START_AGAIN = "Start again in a new directory."
 
 
 class _Epoch(Measurements):
@@ -54,13 +54,13 @@ class _Facts(Measurements):
 
 @dataclass(kw_only=True)
 class Progress:
-    """Progress of a training, beside model and optimizer.
+    """Progress of a training, apart from model and optimizer.
 
     Attributes:
         loss: float64 scalar, the summed loss of the tokens since the last evaluation, in nats.
         step: steps taken.
         tokens: since the last evaluation.
-        state: carried into the next window; None at the start of an epoch.
+        state: for the next window; None at the start of an epoch.
         epochs: records of the evaluations so far.
         best: the weights of the best record so far; empty without validation data.
         stopped: a StopFn has ended the training.
@@ -79,15 +79,15 @@ class Progress:
 
 def weights(model: Network) -> dict[str, Tensor]:
     """Trainable parameters, each once, and buffers."""
-    found = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
-    return found | dict(model.named_buffers())
+    parameters = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
+    return parameters | dict(model.named_buffers())
 
 
 @torch.no_grad()
-def restore(model: Network, kept: Mapping[str, Tensor]) -> None:
+def restore(model: Network, saved: Mapping[str, Tensor]) -> None:
     """Copy weights into a model, in place."""
     for name, tensor in weights(model).items():
-        tensor.copy_(kept[name])
+        tensor.copy_(saved[name])
 
 
 def save(
@@ -106,7 +106,9 @@ def save(
         **{f"optimizer.{n}": moments for n, moments in optimizer.state_dict()["state"].items()},
         "step": step.tensors() if isinstance(step, Learns) else {},
     }
-    tensors = {f"{group}.{name}": t for group, held in groups.items() for name, t in held.items()}
+    tensors = {
+        f"{group}.{name}": t for group, contents in groups.items() for name, t in contents.items()
+    }
     tensors["loss"] = progress.loss
     if not isinstance(step, Private):
         tensors["chance.cpu"] = torch.get_rng_state()
@@ -116,11 +118,11 @@ def save(
         **{name: getattr(progress, name) for name in ("step", "tokens", "stopped", "seconds")},
         "epochs": [asdict(record) for record in progress.epochs],
     }
-    held = {name: t.contiguous() for name, t in tensors.items() if isinstance(t, Tensor)}
+    contents = {name: t.contiguous() for name, t in tensors.items() if isinstance(t, Tensor)}
     try:
-        # Private: moments, losses and chance were not noised, or not all of them.
+        # Private: moments, losses and random states are not noised, or not all of them.
         with replacing_path(directory / CHECKPOINT) as part:
-            save_file(held, part, metadata={"position": json.dumps(facts)})
+            save_file(contents, part, metadata={"position": json.dumps(facts)})
     except (SafetensorError, OSError) as error:
         raise TrainingError(
             f"{directory / CHECKPOINT} cannot be written ({error})",
@@ -137,7 +139,7 @@ def load(
         The progress, or None if the training was interrupted before its first checkpoint.
 
     Raises:
-        TrainingError: the checkpoint is not whole.
+        TrainingError: the checkpoint is damaged.
     """
     path = directory / CHECKPOINT
     if not path.exists():
@@ -145,10 +147,12 @@ def load(
     try:
         with safe_open(path, framework="pt") as file:
             metadata = (file.metadata() or {}).get("position", "").encode()
-            facts = parse_object(metadata, path, error=TrainingError, remedy=_AFRESH, finite=False)
-            conform(facts, _Facts, path, error=TrainingError, remedy=_AFRESH)
-            # Clones lie where torch's own allocator puts tensors: views into the file may not be
-            # aligned, and vector kernels round their unaligned ends differently.
+            facts = parse_object(
+                metadata, path, error=TrainingError, remedy=_START_AGAIN, finite=False
+            )
+            conform(facts, _Facts, path, error=TrainingError, remedy=_START_AGAIN)
+            # Clones are aligned by torch's allocator. Views into the file may not be, and vector
+            # kernels round unaligned ends differently.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
         _require_shapes(weights(model), under("model", tensors))
         restore(model, under("model", tensors))
@@ -172,17 +176,17 @@ def load(
     except (SafetensorError, OSError, LookupError, TypeError, ValueError, RuntimeError) as error:
         raise TrainingError(
             f"{path} is not a complete checkpoint of this training ({error})",
-            remedy=_AFRESH,
+            remedy=_START_AGAIN,
         ) from error
 
 
-def _require_shapes(wanted: Mapping[str, Tensor], found: Mapping[str, Tensor]) -> None:
+def _require_shapes(expected: Mapping[str, Tensor], actual: Mapping[str, Tensor]) -> None:
     """Raise ValueError unless tensors have the expected names and shapes."""
-    if wanted.keys() != found.keys():
+    if expected.keys() != actual.keys():
         raise ValueError("it has weights of another model")
-    for name, tensor in wanted.items():
-        if tensor.shape != found[name].shape:
-            raise ValueError(f"{name} has the shape {tuple(found[name].shape)}")
+    for name, tensor in expected.items():
+        if tensor.shape != actual[name].shape:
+            raise ValueError(f"{name} has the shape {tuple(actual[name].shape)}")
 
 
 def _carried(model: Network, tensors: Mapping[str, Tensor]) -> Any:
@@ -193,7 +197,7 @@ def _carried(model: Network, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def under(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors whose names begin with a prefix and a dot, by the rest of their names."""
+    """Tensors whose names begin with a prefix and a dot, by the rest of their names."""
     start = f"{prefix}."
     return {k.removeprefix(start): v for k, v in tensors.items() if k.startswith(start)}
 
@@ -208,7 +212,7 @@ def load_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tenso
 
 
 def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object]:
-    """Identity of a training: equal identities end in the same bits."""
+    """Identity of a training: equal identities give the same bits."""
     return {
         "format": 1,
         **settings,
@@ -220,16 +224,16 @@ def identity(model: Network, settings: Mapping[str, object]) -> dict[str, object
 
 
 def start_of(model: Network) -> str:
-    """SHA-256 (hex) of the weights that a training starts from."""
+    """SHA-256 (hex) of the initial weights of a training."""
     return _hash(_named_bytes(weights(model)))
 
 
 def corpus_hash(data: EncodedCorpus | None) -> str | None:
-    """SHA-256 (hex) over all parts of a corpus that affect a training; None for none."""
+    """SHA-256 (hex) over all parts of a corpus that affect a training; None without a corpus."""
     if data is None:
         return None
     parts: list[bytes | memoryview] = [data.tokens.data, data.offsets.data]
-    if data.users is not None:  # they decide about batches by user
+    if data.users is not None:  # batches by user depend on them
         parts += [data.users.data, "\n".join(data.names).encode()]
     return _hash(parts)
 

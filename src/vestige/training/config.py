@@ -14,27 +14,26 @@ class TrainingConfig:
     """Settings of a training, apart from model, data, step and stop.
 
     Attributes:
-        seed: of dropout, window order and what a step draws; a private training draws all of these
-            from a secret instead.
+        seed: of dropout, order and other randomness; a private training uses a secret instead.
         epochs: passes over the data.
-        batch_size: rows read side by side.
-        sequence_length: tokens between two updates; gradients do not reach further back.
+        batch_size: rows of a batch.
+        sequence_length: tokens of a row; gradients do not reach further back.
         optimizer: "adam" or "sgd".
         learning_rate: before the schedule and after the warm-up.
-        schedule: "constant"; "step", times `decay` for every epoch after the first `decay_after`;
+        schedule: "constant"; "step", multiplied by `decay` in every epoch after `decay_after`;
             "cosine", falling to zero at the last step.
         decay: factor of the step schedule.
         decay_after: epochs at the full rate in the step schedule.
         warmup_steps: steps over which the rate climbs linearly from zero.
-        max_grad_norm: the gradient's L2 norm is cut to this; None leaves it alone.
+        max_grad_norm: maximum L2 norm of the gradient; None: no clipping.
         precision: of matrix products, see `steps.choose_precision`.
-        checkpoint_every: steps between two checkpoints; each epoch ends with one as well.
+        checkpoint_every: steps between two checkpoints; each epoch also ends with one.
         batching: "stream" reads all documents as one text; the others read each by itself, at
             most `sequence_length` tokens at a time: "documents" in batches of any users, "users"
             in batches of one user; "poisson" samples sequences and "poisson-users" users
             independently, `batch_size` of them expected (see `sequences`).
         evaluate_every: steps between two evaluations; None: one at the end of each epoch.
-        keep: which weights the training ends with: of the "best" evaluation or of the "last".
+        keep: final weights: those of the "best" evaluation or of the "last".
         momentum: of "sgd", in [0, 1).
 
     Raises:

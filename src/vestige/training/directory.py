@@ -1,16 +1,16 @@
-"""The directory of a training: its files, who uses it, what it trains, its log and its secret.
+"""The directory of a training: its files, lock, identity, log and secret.
 
-    training.json            what is being trained, on what and how; written first
-    checkpoint.safetensors   everything the next step depends on, in one file
-    history.json             a record an epoch, for people and plots
-    log.jsonl                a line every few steps, for people and plots
-    model/                   the best model; the last thing written
-    secret.key               of an unfinished private training, readable by its owner alone
+    training.json            identity of the training: model, data and settings; written first
+    checkpoint.safetensors   everything that the next step depends on
+    history.json             one record per epoch
+    log.jsonl                one line every few steps
+    model/                   the best model; written last
+    secret.key               of an unfinished private training, readable by its owner only
 
-Every file but the log is written beside its place and renamed into it, so that a kill at any
-moment leaves the one before. The secret is there before the first step and is deleted once the
-model is written: anyone who has it could subtract the noise. It never goes into `model/`. Deleting
-a file does not overwrite its blocks on the disk.
+Every file except the log is written under another name and then renamed, so a kill at any moment
+leaves the previous version. The secret is written before the first step and deleted after the model
+is written: anyone who has it could subtract the noise. It never goes into `model/`. Deleting a file
+does not overwrite its blocks on the disk.
 """
 
 import json
@@ -39,9 +39,9 @@ if TYPE_CHECKING:  # torch comes with it, and help needs neither
 IDENTITY, CHECKPOINT = "training.json", "checkpoint.safetensors"
 HISTORY, LOG, MODEL, KEY = "history.json", "log.jsonl", "model", "secret.key"
 DATA, LEDGER, RECORDS = "data", "privacy.json", "records"
-"""What the training reads, and with what guarantee; see `preparation.privacy`."""
-CONFIGURATION = "model configuration"  # dropout is in no weight
-_AFRESH = "Start again in a new directory."
+"""Encoded text, privacy ledger and record hashes; see `preparation.privacy`."""
+CONFIGURATION = "model configuration"  # weights do not show dropout
+_START_AGAIN = "Start again in a new directory."
 _NO_LOG = "Remove it: the training does not need it."
 _RESUMES = "The same command with --resume continues from the last checkpoint"
 _HASH = 64  # letters of a SHA-256
@@ -49,9 +49,9 @@ _HASH = 64  # letters of a SHA-256
 
 @contextmanager
 def claimed(out: Path, resume: bool) -> Iterator[None]:
-    """Claim the directory for this process, from before the text is read until the run is saved.
+    """Lock the directory for this process, from before the text is read until the run is saved.
 
-    The directory is removed again if nothing worth keeping was written.
+    The directory is removed if it has no checkpoint.
 
     Raises:
         RunError: it is in use, or belongs to something else.
@@ -78,14 +78,14 @@ def check_repeats(out: Path, resume: bool) -> None:
 
 
 def _check(out: Path, resume: bool) -> None:
-    """Raise RunError for a directory of something else."""
+    """Raise RunError unless the directory is new, or has a training to resume."""
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Choose another --out.")
     if writing.is_vacant(out):
         return
     if not resume:
         raise _exists(out)
-    # Encoded text and ledger are written before the identity of the training.
+    # Encoded text and ledger are written before training.json.
     visible = {entry.name for entry in out.iterdir() if not entry.name.startswith(".")}
     if not (out / IDENTITY).is_file() and visible - {DATA, LEDGER, RECORDS}:
         raise RunError(
@@ -101,14 +101,14 @@ def _exists(out: Path) -> RunError:
     )
 
 
-# What is trained
+# Identity
 
 
 def open_directory(directory: Path, identity: Mapping[str, object], *, resume: bool) -> None:
-    """Begin a training's directory, or check that it holds this training.
+    """Create a training's directory, or check that it has this training.
 
     Raises:
-        TrainingError: it holds a training and `resume` is off, or it holds another one.
+        TrainingError: it has a training and `resume` is off, or it has another training.
     """
     path = directory / IDENTITY
     if not path.exists():
@@ -131,7 +131,7 @@ def open_directory(directory: Path, identity: Mapping[str, object], *, resume: b
             f"{directory} already has a training",
             remedy="Pass --resume, or another directory.",
         )
-    before = read_object(path, error=TrainingError, remedy=_AFRESH, finite=False)
+    before = read_object(path, error=TrainingError, remedy=_START_AGAIN, finite=False)
     if differing := _differences(before, json.loads(json.dumps(identity))):
         raise TrainingError(
             f"{directory} has another training: {'; '.join(differing)}",
@@ -155,7 +155,7 @@ def _differences(before: Any, now: Any, where: str = "") -> list[str]:
 
 
 def _brief(value: Any) -> Any:
-    """Setting in a message: a name, or the beginning of a hash."""
+    """Setting for a message: a name, or the beginning of a hash."""
     if isinstance(value, dict) and "name" in value:
         value = value["name"]
     if not isinstance(value, str):
@@ -180,12 +180,12 @@ def write_json(path: Path, content: object) -> None:
 
 
 def cut_log(directory: Path, step: int) -> None:
-    """Drop log lines past a step, and an incomplete last line."""
+    """Remove log lines after a step, and an incomplete last line."""
     path = directory / LOG
     if not path.exists():
         return
-    kept = [line for line, entry in log_lines(path) if entry.get("step", 0) <= step]
-    write_text(path, "".join(f"{line}\n" for line in kept))
+    lines = [line for line, entry in log_lines(path) if entry.get("step", 0) <= step]
+    write_text(path, "".join(f"{line}\n" for line in lines))
 
 
 def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -208,28 +208,28 @@ def log_lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def secret_of(directory: Path | None, given: "Secret | None") -> "Secret":
-    """Secret of a training, written to its directory if it is new.
+    """Secret of a training; a new one is written to its directory.
 
     Args:
-        directory: of the training. None: it is kept nowhere.
-        given: the one to take; None: the training's own, or a fresh one.
+        directory: of the training. None: the secret is not stored.
+        given: secret to use; None: the stored one, or a fresh one.
 
     Raises:
-        TrainingError: the secret is gone, damaged or another one, or cannot be written.
+        TrainingError: the secret is missing, damaged or another one, or cannot be written.
     """
     from vestige.training.secret import Secret
 
-    if directory is None or (directory / MODEL).exists():  # a finished one draws nothing any more
+    if directory is None or (directory / MODEL).exists():  # a finished training needs none
         return given or Secret.fresh()
     path = directory / KEY
     if path.exists():
-        kept = read_secret(path)
-        if given is not None and given != kept:
+        stored = read_secret(path)
+        if given is not None and given != stored:
             raise TrainingError(
                 f"{directory} has a training with another secret",
                 remedy="Resume without a secret, or choose another directory.",
             )
-        return kept
+        return stored
     if given is None and (directory / CHECKPOINT).exists():
         raise TrainingError(
             f"{path} is missing; a private training cannot resume without it",
@@ -247,7 +247,7 @@ def secret_of(directory: Path | None, given: "Secret | None") -> "Secret":
 
 
 def read_secret(path: Path) -> "Secret":
-    """Secret in a key file; TrainingError if it is gone or damaged."""
+    """Secret in a key file; TrainingError if it is missing or damaged."""
     from vestige.training.secret import BYTES, Secret
 
     try:
@@ -260,11 +260,11 @@ def read_secret(path: Path) -> "Secret":
 
 
 def write_secret(path: Path, secret: "Secret") -> None:
-    """Write a key file atomically, readable by its owner alone."""
+    """Write a key file atomically, readable by its owner only."""
     with replacing(path) as file:
         file.write(secret.reveal())
     folder = os.open(path.parent, os.O_RDONLY)
     try:
-        os.fsync(folder)  # the name itself: the secret must outlast every step
+        os.fsync(folder)  # also the name: the secret must survive every step
     finally:
         os.close(folder)

@@ -4,8 +4,8 @@ r"""Perplexity and next-word accuracy of texts, with confidence intervals, and B
     \mathrm{accuracy} = \frac1n \sum_{i=1}^{n} [\arg\max_s p(s|c_i) = s_i]
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 4.2 and table 1. The words of one text, and the texts of one user, depend
-on each other: intervals count users, or texts if users are unknown.
+arXiv:1811.00513, section 4.2 and table 1. Words of one text, and texts of one user, are dependent,
+so the unit of the intervals is the user, or the text if users are unknown.
 
 Papineni et al. (2002), "BLEU: a Method for Automatic Evaluation of Machine Translation", ACL, as
 Post (2018), "A Call for Clarity in Reporting BLEU Scores", arXiv:1804.08771, counts it (sacrebleu).
@@ -40,7 +40,7 @@ from vestige.models.seq2seq import Decoder, Seq2SeqModel, after_sources
 from vestige.training.batches import beginnings, of_one_length
 
 ROWS = 256
-"""Sources of one length that are answered together."""
+"""Sources of one length answered together."""
 RESAMPLES = 1000
 
 
@@ -63,12 +63,12 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True)
 class DocumentScores:
-    """Scores of d documents, each read by itself.
+    """Scores of d documents, read separately.
 
     Attributes:
         loss: float64 (d,) summed negative log-probability, in nats.
-        right: int64 (d,) tokens that were the model's first choice.
-        tokens: int64 (d,) predicted tokens, the end of the text included; 0 for an empty document.
+        right: int64 (d,) tokens with the highest predicted probability.
+        tokens: int64 (d,) predicted tokens, with the end of the text; 0 for an empty document.
     """
 
     loss: NDArray[np.float64]
@@ -76,7 +76,7 @@ class DocumentScores:
     tokens: Ids
 
     def evaluation(self) -> Evaluation:
-        """Perplexity and accuracy over all tokens; TrainingError if there is none."""
+        """Perplexity and accuracy over all tokens; TrainingError if there are none."""
         tokens = int(self.tokens.sum())
         if not tokens:
             raise TrainingError(
@@ -92,8 +92,8 @@ class DocumentScores:
     def summary(self, users: NDArray[np.int32] | None = None) -> dict[str, Any]:
         """Accuracy, perplexity, the ends of their 95 % intervals, and tokens.
 
-        The intervals are of ratios of sums over users (d,), or over texts; that of perplexity is
-        of its logarithm. They are None for one user or text.
+        Intervals are of ratios of sums over users (d,), or over texts; that of perplexity is of
+        its logarithm. They are None for a single user or text.
 
         Example:
             >>> loss, right, tokens = np.array([2.0, 4.0]), np.array([1, 2]), np.array([2, 4])
@@ -101,28 +101,29 @@ class DocumentScores:
             >>> found["accuracy"], round(found["perplexity"], 3)
             (0.5, 2.718)
         """
-        whole, read = self.evaluation(), self.tokens > 0
-        owners = np.arange(len(read)) if users is None else users
-        _, owner = np.unique(owners[read], return_inverse=True)
+        evaluation, nonempty = self.evaluation(), self.tokens > 0
+        user_ids = np.arange(len(nonempty)) if users is None else users
+        _, unit = np.unique(user_ids[nonempty], return_inverse=True)
         loss, right, tokens = (
-            np.bincount(owner, weights=part[read]) for part in (self.loss, self.right, self.tokens)
+            np.bincount(unit, weights=values[nonempty])
+            for values in (self.loss, self.right, self.tokens)
         )
-        found = columns("accuracy", ratio_of_sums(right, tokens).within(0.0, 1.0))
-        found |= columns("perplexity", Estimate("perplexity", whole.perplexity))
-        if math.isfinite(whole.perplexity):
+        summary = columns("accuracy", ratio_of_sums(right, tokens).within(0.0, 1.0))
+        summary |= columns("perplexity", Estimate("perplexity", evaluation.perplexity))
+        if math.isfinite(evaluation.perplexity):
             nats = ratio_of_sums(loss, tokens)
             for name, end in (("perplexity_low", nats.low), ("perplexity_high", nats.high)):
-                found[name] = None if end is None else math.exp(max(0.0, min(end, 700)))
-        return {**found, "accuracy": whole.accuracy, "tokens": whole.tokens}
+                summary[name] = None if end is None else math.exp(max(0.0, min(end, 700)))
+        return {**summary, "accuracy": evaluation.accuracy, "tokens": evaluation.tokens}
 
 
 def evaluate(
     model: LanguageModel, data: EncodedCorpus, *, batch_size: int = 20, sequence_length: int = 35
 ) -> Evaluation:
-    """Score every token of a stream but the first, in float32.
+    """Score all tokens of a stream except the first, in float32.
 
-    The stream is read in `batch_size` rows. The context of a model that carries a state begins at
-    its row; that of any other model begins at its window of `sequence_length` tokens.
+    The stream is read in `batch_size` rows. The context begins with the row for a model that
+    carries a state, and with the window of `sequence_length` tokens for other models.
 
     Raises:
         TrainingError: there is nothing to predict.
@@ -137,62 +138,62 @@ def evaluate(
     # A row begins with the last token of the row before.
     rows = pack([data.tokens[start : start + length + 1] for start in range(0, n - 1, length)])
     window = None if model.carries_state else sequence_length
-    places = places_of(rows, context=NO_CONTEXT)
-    return _scores(model, rows, places, context=NO_CONTEXT, max_length=window).evaluation()
+    positions = places_of(rows, context=NO_CONTEXT)
+    return _scores(model, rows, positions, context=NO_CONTEXT, max_length=window).evaluation()
 
 
 def score_documents(
     model: LanguageModel, data: EncodedCorpus, *, sequence_length: int = 64
 ) -> DocumentScores:
-    """Score every token of every document that has a word, each document by itself, in float32.
+    """Score all tokens of nonempty documents, each separately, in float32.
 
-    Documents longer than `sequence_length` are read in pieces, each without the state of the one
-    before. TrainingError if no document has a word.
+    Documents longer than `sequence_length` are read in pieces without a carried state.
+    TrainingError if no document has a word.
     """
-    places = _words(data)
+    positions = _word_positions(data)
     context = Context(model.first_token)
-    return _scores(model, data, places, context=context, max_length=sequence_length)
+    return _scores(model, data, positions, context=context, max_length=sequence_length)
 
 
 def score_pairs(model: Seq2SeqModel, pairs: EncodedPairs, *, length: int = 100) -> DocumentScores:
-    """Score every token of every target given its source, in float32 and without dropout.
+    """Score all tokens of all targets given their sources, in float32 and without dropout.
 
     At most `length` tokens of each text are read. TrainingError if no target has a word.
     """
     data = pairs.targets
-    places = _words(data)
-    places = places[places - data.offsets[texts_at(data, places)] < length]
+    positions = _word_positions(data)
+    positions = positions[positions - data.offsets[texts_at(data, positions)] < length]
     with evaluation_mode(model):
         decoder, context = after_sources(model, _beginnings(pairs.sources, length))
-        return _scores(decoder, data, places, context=context)
+        return _scores(decoder, data, positions, context=context)
 
 
 def _scores(
     model: LanguageModel | Decoder,
     data: EncodedCorpus,
-    places: Ids,
+    positions: Ids,
     *,
     context: Context,
     max_length: int | None = None,
 ) -> DocumentScores:
     with evaluation_mode(model):
-        found = measure(
-            model, data, [log_prob, correct], places, context=context, max_length=max_length
+        measured = measure(
+            model, data, [log_prob, correct], positions, context=context, max_length=max_length
         )
-    owners, d = texts_at(data, places), len(data)
+    documents, d = texts_at(data, positions), len(data)
     return DocumentScores(
-        loss=np.asarray(np.bincount(owners, -found["log_probs"], minlength=d), np.float64),
-        right=np.bincount(owners[found["correct"]], minlength=d),
-        tokens=np.bincount(owners, minlength=d),
+        loss=np.asarray(np.bincount(documents, -measured["log_probs"], minlength=d), np.float64),
+        right=np.bincount(documents[measured["correct"]], minlength=d),
+        tokens=np.bincount(documents, minlength=d),
     )
 
 
-def _words(data: EncodedCorpus) -> Ids:
-    """Positions of all tokens of documents that have more than their end."""
-    places = np.flatnonzero(np.repeat(np.diff(data.offsets) > 1, np.diff(data.offsets)))
-    if not len(places):
+def _word_positions(data: EncodedCorpus) -> Ids:
+    """Positions of all tokens of nonempty documents."""
+    positions = np.flatnonzero(np.repeat(np.diff(data.offsets) > 1, np.diff(data.offsets)))
+    if not len(positions):
         raise TrainingError("No document has a word", remedy="Give more text.")
-    return places
+    return positions
 
 
 def _beginnings(data: EncodedCorpus, length: int) -> EncodedCorpus:
@@ -207,7 +208,7 @@ def _beginnings(data: EncodedCorpus, length: int) -> EncodedCorpus:
 
 
 class Bleu(NamedTuple):
-    """BLEU of answers, in [0, 100], and sacrebleu's settings."""
+    """BLEU of answers, in [0, 100], and the settings of sacrebleu."""
 
     score: Estimate
     signature: str
@@ -225,9 +226,9 @@ def answer_greedily(
     with evaluation_mode(model):
         for chosen in of_one_length(np.minimum(np.diff(sources.offsets), length), ROWS):
             ids = beginnings(sources, chosen, length, model.device)
-            for place, row in zip(chosen, _continued(model, ids, length).tolist(), strict=True):
-                ends = model.first_token in row
-                answers[place] = row[: row.index(model.first_token)] if ends else row
+            for position, row in zip(chosen, _continued(model, ids, length).tolist(), strict=True):
+                has_end = model.first_token in row
+                answers[position] = row[: row.index(model.first_token)] if has_end else row
     return answers
 
 
@@ -239,20 +240,20 @@ def bleu(
     length: int = 100,
     seed: int | None = None,
 ) -> Bleu:
-    """BLEU of a model's greedy answers; `seed`: of its interval by resampling texts, None for none.
+    """BLEU of a model's greedy answers; `seed`: of its bootstrap interval, None for no interval.
 
-    If a vocabulary splits texts into words, references are split likewise; a word that the
-    vocabulary lacks stays as it is and is never matched.
+    If the vocabulary splits texts into words, so are references. A word that the vocabulary lacks
+    is kept and never matches.
     """
     from sacrebleu.metrics.bleu import BLEU
 
-    words = model.vocabulary
-    answers = [words.decode(ids) for ids in answer_greedily(model, sources, length=length)]
-    written = [as_read(text, words) for text in references]
+    vocabulary = model.vocabulary
+    answers = [vocabulary.decode(ids) for ids in answer_greedily(model, sources, length=length)]
+    tokenized = [as_read(text, vocabulary) for text in references]
     metric = BLEU(force=True)
-    found = metric.corpus_score(answers, [written])
-    low, high = (None, None) if seed is None else bleu_interval(answers, written, seed=seed)
-    score = Estimate("BLEU", found.score, low, high, n=len(answers))
+    result = metric.corpus_score(answers, [tokenized])
+    low, high = (None, None) if seed is None else bleu_interval(answers, tokenized, seed=seed)
+    score = Estimate("BLEU", result.score, low, high, n=len(answers))
     return Bleu(score, str(metric.get_signature()))
 
 
@@ -264,15 +265,19 @@ def bleu_interval(
 
     metric, rows = BLEU(effective_order=True, force=True), []
     for answer, reference in zip(answers, references, strict=True):
-        own = metric.sentence_score(answer, [reference])
-        rows.append([*own.counts, *own.totals, own.sys_len, own.ref_len])
-    counts, chance = np.array(rows, dtype=np.int64), np.random.default_rng(seed)
+        sentence = metric.sentence_score(answer, [reference])
+        rows.append([*sentence.counts, *sentence.totals, sentence.sys_len, sentence.ref_len])
+    counts, rng = np.array(rows, dtype=np.int64), np.random.default_rng(seed)
     scores = []
     for _ in range(RESAMPLES):
-        drawn = np.bincount(chance.integers(len(rows), size=len(rows)), minlength=len(rows))
-        *both, answered, asked = (drawn @ counts).tolist()
-        right, whole = both[: len(both) // 2], both[len(both) // 2 :]
-        scores.append(BLEU.compute_bleu(right, whole, answered, asked, smooth_method="exp").score)
+        weights = np.bincount(rng.integers(len(rows), size=len(rows)), minlength=len(rows))
+        *counts_and_totals, answer_length, reference_length = (weights @ counts).tolist()
+        orders = len(counts_and_totals) // 2
+        matches, totals = counts_and_totals[:orders], counts_and_totals[orders:]
+        resampled = BLEU.compute_bleu(
+            matches, totals, answer_length, reference_length, smooth_method="exp"
+        )
+        scores.append(resampled.score)
     low, high = np.percentile(scores, [2.5, 97.5]).tolist()
     return (low, high) if low < high else (None, None)
 
@@ -283,15 +288,15 @@ def as_read(text: str, vocabulary: Vocabulary) -> str:
 
 
 def _continued(model: Seq2SeqModel, sources: Tensor, length: int) -> Tensor:
-    """(b, at most `length`) greedy tokens; those after an end-of-text token mean nothing."""
-    given, state = model.reading(sources), None
+    """(b, at most `length`) greedy tokens; ignore those after an end-of-text token."""
+    decoder, state = model.reading(sources), None
     tokens = torch.full((len(sources), 1), model.first_token, device=sources.device)
-    ended, found = torch.zeros_like(tokens, dtype=torch.bool), []
+    ended, generated = torch.zeros_like(tokens, dtype=torch.bool), []
     for _ in range(length):
-        hidden, state = given.body(tokens, state)
-        tokens = given.predict(hidden).argmax(-1)
-        found.append(tokens)
+        hidden, state = decoder.body(tokens, state)
+        tokens = decoder.predict(hidden).argmax(-1)
+        generated.append(tokens)
         ended |= tokens == model.first_token
         if ended.all():
             break
-    return torch.cat(found, 1)
+    return torch.cat(generated, 1)

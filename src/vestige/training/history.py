@@ -7,18 +7,18 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class EpochRecord:
-    """Record of an evaluation: one epoch, or a part of one.
+    """Record of one evaluation, of an epoch or a part of it.
 
     Attributes:
-        epoch: passes over the data so far; a whole number at the end of each.
-        step: steps taken by its end.
-        learning_rate: of its last step.
-        perplexity: on the training data, while training (dropout on, weights moving); None if no
-            Poisson sample had any.
-        validation_perplexity: after it; None without validation data.
-        validation_accuracy: of the next word, likewise.
-        tokens: learnt in it.
-        seconds: of learning. Two runs of one training agree in all else.
+        epoch: passes over the data so far.
+        step: steps taken so far.
+        learning_rate: of the last step.
+        perplexity: on the training data, during training (with dropout, while weights change);
+            None if all Poisson samples were empty.
+        validation_perplexity: None without validation data.
+        validation_accuracy: of the next word; None without validation data.
+        tokens: training tokens since the previous evaluation.
+        seconds: of training; all other fields are reproducible.
         measures: further measures on the validation data, by name.
     """
 
@@ -33,7 +33,7 @@ class EpochRecord:
     measures: Mapping[str, float | None] = field(default_factory=dict)
 
     def row(self) -> dict[str, Any]:
-        """All of it as one flat row."""
+        """The record as one flat row."""
         row = asdict(self)
         return row | dict(row.pop("measures"))
 
@@ -44,7 +44,7 @@ StopFn = Callable[[Sequence[EpochRecord]], bool]
 
 @dataclass(frozen=True)
 class StopAtPerplexity:
-    """Stop once the validation perplexity is this low, for models of equal utility."""
+    """Stop when the validation perplexity is this low, for models of equal utility."""
 
     perplexity: float
 
@@ -55,7 +55,7 @@ class StopAtPerplexity:
 
 @dataclass(frozen=True)
 class EarlyStopping:
-    """Stop if the validation perplexity has not fallen for so many evaluations.
+    """Stop if the validation perplexity has not fallen for `patience` evaluations.
 
     Parikh et al. 2022, section 6: 20 epochs.
     """
@@ -71,10 +71,10 @@ class TrainingHistory:
     """A finished training.
 
     Attributes:
-        epochs: one record an evaluation.
-        best_epoch: the record, from 1, whose weights were kept: the lowest validation perplexity,
-            or the last without validation data.
-        stopped: a StopFn ended it before its last epoch.
+        epochs: one record per evaluation.
+        best_epoch: number, from 1, of the record with the final weights: that of the lowest
+            validation perplexity, or the last without validation data.
+        stopped: whether a StopFn ended it before its last epoch.
         peak_memory_mib: peak memory of the training, above the memory used before it; None
             if unknown, or if the training was resumed.
     """
@@ -85,12 +85,12 @@ class TrainingHistory:
     peak_memory_mib: float | None = field(default=None, compare=False)
 
     def summary(self) -> dict[str, Any]:
-        """The kept record as one row, with the cost of the whole training."""
-        kept = self.epochs[self.best_epoch - 1].row()
-        return {**kept, "stopped": self.stopped, **self.cost()}
+        """The best record as one row, with the cost of the whole training."""
+        best = self.epochs[self.best_epoch - 1].row()
+        return {**best, "stopped": self.stopped, **self.cost()}
 
     def cost(self) -> dict[str, Any]:
-        """Steps, tokens and seconds in all, tokens a second, seconds an epoch, memory."""
+        """Total steps, tokens and seconds; tokens per second, seconds per epoch, memory."""
         seconds = sum(record.seconds for record in self.epochs)
         tokens = sum(record.tokens for record in self.epochs)
         return {
@@ -103,7 +103,7 @@ class TrainingHistory:
         }
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row an evaluation."""
+        """One row per evaluation."""
         return [record.row() for record in self.epochs]
 
 

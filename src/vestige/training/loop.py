@@ -33,33 +33,33 @@ from vestige.training.steps import Measures, Private, StepFn, choose_precision
 from vestige.training.tasks import TextTask, TrainingTask
 
 REPORT_EVERY = 10
-"""Steps between two looks at the loss: each makes an accelerator wait."""
+"""Steps between two reads of the loss, each of which makes an accelerator wait."""
 
 MOST_NATS = 2.0**24
-"""Mean loss of a token past which float32 cannot tell one nat from the next. A training that gets
-there has diverged, whether the processor's kernels make NaN of it (256 bits wide) or not (512)."""
+"""Mean loss of a token above which float32 cannot resolve one nat: the training has diverged. Some
+kernels give NaN there (256-bit vectors), others do not (512)."""
 
 ProgressFn = Callable[[int, int, float, float], None]
 """Called every few steps: step, steps in all, mean loss since the last call, tokens per second."""
 
 ObserveFn = Callable[[Any, EpochRecord], None]
-"""Called with the model, in evaluation mode, after each evaluation; it must leave it as it is, and
-is called again if a training resumes from an earlier checkpoint."""
+"""Called with the model in evaluation mode after each evaluation, and again if a training resumes
+from an earlier checkpoint. It must not change the model."""
 
 
 class How(TypedDict, total=False):
-    """How a training goes.
+    """Options of a training.
 
     Attributes:
         config: its settings.
-        directory: for checkpoints, history, log and at last `model/`; see `training.directory`.
-        step: how a batch becomes a gradient; the task's own unless a defence enters here.
+        directory: for checkpoints, history, log and finally `model/`; see `training.directory`.
+        step: computes the gradient of a batch; default: the step of the task. Defences replace it.
         stop: called after each evaluation with all records so far; True ends the training.
         resume: resume the training in `directory`, if it holds one.
         progress: called every few steps.
         observe: called after each evaluation.
-        secret: of a private training (`steps.Private`); None: that of the training which is
-            resumed, or a fresh one.
+        secret: of a private training (`steps.Private`); None: a fresh one, or that of the resumed
+            training.
     """
 
     config: Required[TrainingConfig]
@@ -79,16 +79,16 @@ def train(
     validation: EncodedCorpus | None = None,
     **how: Unpack[How],
 ) -> TrainingHistory:
-    """Train a model on a text; see `learn`. `validation` decides which record is best."""
+    """Train a model on a text; see `learn`. `validation` chooses the best epoch."""
     return learn(model, TextTask(data, validation), **how)
 
 
 def learn(model: Network, task: TrainingTask, **how: Unpack[How]) -> TrainingHistory:
-    """Train a model in place; it ends with the weights of its best record, or the last.
+    """Train a model in place. It ends with the weights of the best epoch, or of the last.
 
-    Same model, data, configuration and machine give the same bits, interrupted or not. The
-    caller's random numbers are left as they were. A private step draws from a secret instead of
-    the seed, and so do its batches; the secret is in `directory` until the model is.
+    The same model, data, configuration and machine give the same bits, interrupted or not. The
+    global random generators are restored. A private step and its batches use a secret instead of
+    the seed; it is in `directory` until the model is written.
 
     Args:
         model: to train; parameters with requires_grad off stay as they are.
@@ -96,43 +96,43 @@ def learn(model: Network, task: TrainingTask, **how: Unpack[How]) -> TrainingHis
         **how: see `How`.
 
     Returns:
-        One record an evaluation.
+        One record per evaluation.
 
     Raises:
-        TrainingError: the data is too short, the training diverges, `directory` holds a training
-            that may not be resumed, its checkpoint is broken, or its secret is gone.
+        TrainingError: the data is too short, the training diverges, `directory` has a training
+            that cannot be resumed, or its checkpoint is damaged, or its secret is missing.
         RunError: another process trains in `directory`, or it cannot be written.
         ValueError: `resume` without `directory`.
     """
-    config, place = how["config"], how.get("directory")
-    if how.get("resume") and place is None:
+    config, folder = how["config"], how.get("directory")
+    if how.get("resume") and folder is None:
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
     training = _Training(model, task, how)
-    with nullcontext() if place is None else lock_directory(place):
-        resumed = place is not None and (place / directory.CHECKPOINT).exists()
-        if place is not None:
+    with nullcontext() if folder is None else lock_directory(folder):
+        resumed = folder is not None and (folder / directory.CHECKPOINT).exists()
+        if folder is not None:
             identity = checkpoint.identity(model, training.settings())
-            directory.open_directory(place, identity, resume=how.get("resume", False))
+            directory.open_directory(folder, identity, resume=how.get("resume", False))
         if training.private:
-            training.secret = directory.secret_of(place, how.get("secret"))
+            training.secret = directory.secret_of(folder, how.get("secret"))
         devices = [model.device] if model.device.type == "cuda" else []
         with torch.random.fork_rng(devices=devices):
             torch.manual_seed(config.seed)
             training.run()
-        if place is not None and training.secret is not None:
-            (place / directory.KEY).unlink(missing_ok=True)
-    at = training.at
+        if folder is not None and training.secret is not None:
+            (folder / directory.KEY).unlink(missing_ok=True)
+    progress = training.at
     return TrainingHistory(
-        epochs=at.epochs,
-        best_epoch=_kept(config, at.epochs),
-        stopped=at.stopped,
+        epochs=progress.epochs,
+        best_epoch=_chosen_epoch(config, progress.epochs),
+        stopped=progress.stopped,
         peak_memory_mib=None if resumed else memory.mib(),
     )
 
 
 class _Training:
-    """One training: `at` is its progress."""
+    """One training; `at` is its progress."""
 
     def __init__(self, model: Network, task: TrainingTask, how: How) -> None:
         self.model, self.task, self.config = model, task, how["config"]
@@ -146,125 +146,133 @@ class _Training:
         self.secret: Secret | None = None
         self.steps = self.config.epochs * len(self.batches)
         self.at = Progress(loss=self._zero())
-        self.logged = (0, 0.0, 0.0)  # tokens, their loss and the time at the last line of the log
+        self.logged = (0, 0.0, 0.0)  # tokens, summed loss and time at the last log line
 
     def settings(self) -> dict[str, object]:
         """The settings that are part of the training's identity."""
         return {
             "config": asdict(self.config),
             "precision": str(self.precision),
-            "step": _described(self.step),
-            "stop": _described(self.stop),
+            "step": _description(self.step),
+            "stop": _description(self.stop),
             **self.task.identity(),
         }
 
     def run(self) -> None:
         """Train from the checkpoint, or the beginning, to the end, and write the model."""
-        place = self.directory
-        unwritten = place is not None and not (place / directory.MODEL).exists()
-        if place is not None:
-            found = checkpoint.load(place, self.model, self.optimizer, self.step)
-            self.at = found or self.at
+        folder = self.directory
+        unwritten = folder is not None and not (folder / directory.MODEL).exists()
+        if folder is not None:
+            checkpointed = checkpoint.load(folder, self.model, self.optimizer, self.step)
+            self.at = checkpointed or self.at
             if unwritten:  # the model is written last
-                directory.cut_log(place, self.at.step)
-                if found is not None:  # a kill may have come between checkpoint and history
-                    _write_history(place, self.at)
+                directory.cut_log(folder, self.at.step)
+                if checkpointed is not None:  # a kill may have come between checkpoint and history
+                    _write_history(folder, self.at)
         while self.at.step < self.steps and not self.at.stopped:
             self._learn()
             self._evaluate()
         if self.at.best:
             checkpoint.restore(self.model, self.at.best)
         self.model.eval()
-        if place is not None and unwritten:
-            save_model(self.model, place / directory.MODEL)
+        if folder is not None and unwritten:
+            save_model(self.model, folder / directory.MODEL)
 
     def _learn(self) -> None:
         """Take the steps up to the next evaluation."""
-        at, model, size = self.at, self.model.train(), len(self.batches)
+        progress, model, steps_per_epoch = self.at, self.model.train(), len(self.batches)
         seed = self.config.seed if self.secret is None else self.secret.number("sampling")
-        epoch, first = divmod(at.step, size)
-        pause = self._pause(at.step)
-        before, began = at.seconds, time.perf_counter()
-        at.loss = at.loss.clone()
-        self.logged = (at.tokens, at.loss.item(), began)
+        epoch, first = divmod(progress.step, steps_per_epoch)
+        next_evaluation = self._next_evaluation(progress.step)
+        seconds_before, started = progress.seconds, time.perf_counter()
+        progress.loss = progress.loss.clone()
+        self.logged = (progress.tokens, progress.loss.item(), started)
         for batch in self.batches.epoch(seed, epoch, first=first):
             if self.private and self.secret:
-                self.private.draw_from(self.secret, at.step)
-                key_torch(self.secret.key("step", at.step), model.device)
-            rate = learning_rate(self.config, at.step, steps_per_epoch=size)
+                self.private.draw_from(self.secret, progress.step)
+                key_torch(self.secret.key("step", progress.step), model.device)
+            rate = learning_rate(self.config, progress.step, steps_per_epoch=steps_per_epoch)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
             try:
-                mean, state = self.step(model, batch, at.state)
+                mean, state = self.step(model, batch, progress.state)
             except FloatingPointError as error:
-                raise self._diverged(at.step + 1) from error
+                raise self._diverged(progress.step + 1) from error
             self.optimizer.step()
-            at.state = state if self.batches.carries else None
-            at.step, at.tokens = at.step + 1, at.tokens + batch.tokens
-            at.loss += mean.double() * batch.tokens
-            if at.step % REPORT_EVERY == 0 or at.step == pause:
+            progress.state = state if self.batches.carries else None
+            progress.step, progress.tokens = progress.step + 1, progress.tokens + batch.tokens
+            progress.loss += mean.double() * batch.tokens
+            if progress.step % REPORT_EVERY == 0 or progress.step == next_evaluation:
                 self._log(rate)
-            if at.step == pause:
+            if progress.step == next_evaluation:
                 break
-            if at.step % self.config.checkpoint_every == 0:
-                at.seconds = before + time.perf_counter() - began
+            if progress.step % self.config.checkpoint_every == 0:
+                progress.seconds = seconds_before + time.perf_counter() - started
                 self._save()
-        at.seconds = before + time.perf_counter() - began
-        if at.step % size == 0:
-            at.state = None
+        progress.seconds = seconds_before + time.perf_counter() - started
+        if progress.step % steps_per_epoch == 0:
+            progress.state = None
 
-    def _pause(self, step: int) -> int:
-        """Step after which the next evaluation comes."""
-        size, every = len(self.batches), self.config.evaluate_every
-        end = (step // size + 1) * size
-        return end if every is None else min(end, (step // every + 1) * every)
+    def _next_evaluation(self, step: int) -> int:
+        """Step before the next evaluation."""
+        steps_per_epoch, interval = len(self.batches), self.config.evaluate_every
+        end = (step // steps_per_epoch + 1) * steps_per_epoch
+        return end if interval is None else min(end, (step // interval + 1) * interval)
 
     def _evaluate(self) -> None:
-        """Evaluate, keep the best weights, apply the stopping rule, write the checkpoint."""
-        at, size, config = self.at, len(self.batches), self.config
+        """Evaluate, store the best weights, apply the stopping rule, write the checkpoint."""
+        progress, steps_per_epoch, config = self.at, len(self.batches), self.config
         scores = self.task.judge(self.model, config)
         if scores is not None and math.isnan(scores.perplexity):
-            raise self._diverged(at.step)
-        mean = math.exp(min(at.loss.item() / at.tokens, 700)) if at.tokens else None
+            raise self._diverged(progress.step)
+        mean = None
+        if progress.tokens:
+            mean = math.exp(min(progress.loss.item() / progress.tokens, 700))
+        whole, rest = divmod(progress.step, steps_per_epoch)
         record = EpochRecord(
-            epoch=at.step / size if at.step % size else at.step // size,
-            step=at.step,
-            learning_rate=learning_rate(config, at.step - 1, steps_per_epoch=size),
+            epoch=progress.step / steps_per_epoch if rest else whole,
+            step=progress.step,
+            learning_rate=learning_rate(config, progress.step - 1, steps_per_epoch=steps_per_epoch),
             perplexity=mean,
             validation_perplexity=None if scores is None else scores.perplexity,
             validation_accuracy=None if scores is None else scores.accuracy,
-            tokens=at.tokens,
-            seconds=at.seconds,
+            tokens=progress.tokens,
+            seconds=progress.seconds,
             measures={} if scores is None else dict(scores.measures),
         )
-        at.epochs = (*at.epochs, record)
-        if scores is not None and _kept(config, at.epochs) == len(at.epochs):
-            at.best = {name: one.clone() for name, one in checkpoint.weights(self.model).items()}
+        progress.epochs = (*progress.epochs, record)
+        if scores is not None and _chosen_epoch(config, progress.epochs) == len(progress.epochs):
+            weights = checkpoint.weights(self.model)
+            progress.best = {name: tensor.clone() for name, tensor in weights.items()}
         if self.observe is not None:
             self.observe(self.model.eval(), record)
-        at.loss, at.tokens, at.seconds = self._zero(), 0, 0.0
-        at.stopped = at.step < self.steps and self.stop(at.epochs)
+        progress.loss, progress.tokens, progress.seconds = self._zero(), 0, 0.0
+        progress.stopped = progress.step < self.steps and self.stop(progress.epochs)
         self._save()
         if self.directory is not None:
-            _write_history(self.directory, at)
+            _write_history(self.directory, progress)
 
     def _save(self) -> None:
-        at = self.at
+        progress = self.at
         trained = [w for w in checkpoint.weights(self.model).values() if w.is_floating_point()]
         largest = torch.nn.utils.get_total_norm(trained, norm_type=math.inf)
-        if not largest.isfinite() or not _sane(at.loss.item() / max(at.tokens, 1)):
-            raise self._diverged(at.step)
+        if not largest.isfinite() or not _is_plausible(
+            progress.loss.item() / max(progress.tokens, 1)
+        ):
+            raise self._diverged(progress.step)
         if self.directory is not None:
-            checkpoint.save(self.directory, at, self.model, self.optimizer, self.step)
+            checkpoint.save(self.directory, progress, self.model, self.optimizer, self.step)
 
     def _log(self, rate: float) -> None:
         """Add a line to the log and call `progress`; TrainingError if the training diverged."""
-        tokens, loss, then = self.logged
-        now, total, read = time.perf_counter(), self.at.loss.item(), self.at.tokens - tokens
-        mean, speed = (total - loss) / max(read, 1), read / (now - then)
-        if not _sane(mean):
+        tokens, loss, previous_time = self.logged
+        now, total_loss = time.perf_counter(), self.at.loss.item()
+        tokens_read = self.at.tokens - tokens
+        mean = (total_loss - loss) / max(tokens_read, 1)
+        speed = tokens_read / (now - previous_time)
+        if not _is_plausible(mean):
             raise self._diverged(self.at.step)
-        self.logged = (self.at.tokens, total, now)
+        self.logged = (self.at.tokens, total_loss, now)
         measured: dict[str, float] = self.step.measured() if isinstance(self.step, Measures) else {}
         if self.directory is not None:
             line = {
@@ -282,23 +290,23 @@ class _Training:
         return torch.zeros((), dtype=torch.float64, device=self.model.device)
 
     def _diverged(self, step: int) -> TrainingError:
-        place = self.directory
-        held = place is not None and (place / directory.CHECKPOINT).exists()
-        kept = f"; the last good checkpoint is in {place}" if held else ""
+        folder = self.directory
+        has_checkpoint = folder is not None and (folder / directory.CHECKPOINT).exists()
+        hint = f"; the last good checkpoint is in {folder}" if has_checkpoint else ""
         return TrainingError(
             f"The training diverged at step {step}: its loss is not below {MOST_NATS:.2g} nats per "
-            f"token, or a weight is not finite{kept}",
+            f"token, or a weight is not finite{hint}",
             remedy=f"Train again with a learning_rate below {self.config.learning_rate:g}.",
         )
 
 
-def _write_history(place: Path, at: Progress) -> None:
-    history = [_strict(record.row()) for record in at.epochs]
-    directory.write_json(place / directory.HISTORY, history)
+def _write_history(folder: Path, progress: Progress) -> None:
+    history = [_strict(record.row()) for record in progress.epochs]
+    directory.write_json(folder / directory.HISTORY, history)
 
 
-def _kept(config: TrainingConfig, epochs: Sequence[EpochRecord]) -> int:
-    """Number, from 1, of the record whose weights are kept."""
+def _chosen_epoch(config: TrainingConfig, epochs: Sequence[EpochRecord]) -> int:
+    """Number, from 1, of the record whose weights the training ends with."""
     return len(epochs) if config.keep == "last" else best_epoch(epochs)
 
 
@@ -314,22 +322,24 @@ def _optimizer(model: Network, config: TrainingConfig) -> torch.optim.Optimizer:
     return torch.optim.SGD(trainable, lr=config.learning_rate, momentum=config.momentum, fused=True)
 
 
-def _sane(loss: float) -> bool:
+def _is_plausible(loss: float) -> bool:
     """Whether a mean loss in nats is finite and below the divergence limit."""
     return abs(loss) <= MOST_NATS
 
 
 def _strict(line: dict[str, Any]) -> dict[str, Any]:
     """Value for strict JSON: non-finite numbers become null."""
-    lost = {key for key, n in line.items() if isinstance(n, float) and not math.isfinite(n)}
-    return {key: None if key in lost else value for key, value in line.items()}
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in line.items()
+    }
 
 
 def _never(records: Sequence[EpochRecord]) -> bool:
     return False
 
 
-def _described(function: object) -> object:
+def _description(function: object) -> object:
     """Description of a step or stopping rule, with its settings."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
     settings: dict[str, Any] | None = getattr(function, "settings", None)

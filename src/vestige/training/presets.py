@@ -1,17 +1,17 @@
-"""Presets: the update papers' architectures with their trainings, a small one, and the audit's.
+"""Presets: architectures and trainings of the papers on updates and users, and a small one.
 
 Zanella-Béguelin et al. (2020), arXiv:1912.07942, section 3.1, gives the architectures: Penn
 Treebank follows the small configuration of Zaremba et al. (2014), arXiv:1409.2329.
 
-Differs from the paper: it states no optimizer or epochs beyond Zaremba's. Theirs divides the
-loss by the rows alone, ours by rows and tokens, so that their rate of 1 and norm of 5 over 20
-tokens are 20 and 0.25 here; we halve the rate after 3 epochs in place of 4, to arrive in 6. The
-other trainings are ours. The paper's transformer is BERT's code; ours is its causal like.
+Differs from the paper: it states no optimizer or epochs beyond those of Zaremba et al. They divide
+the loss by rows, we by rows and tokens, so their rate of 1 and norm of 5 over 20 tokens are 20 and
+0.25 here. We halve the rate after 3 epochs instead of 4, to finish in 6. The other trainings are
+ours. The paper's transformer uses the code of BERT; ours is a causal one of the same shape.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, appendix B: the three tasks of the audit of users. It drops half of "all hidden
-layers"; we take the outputs of encoder, decoder and attention for these, and not the embeddings.
-Its texts are read whole, ours up to so many tokens at a time.
+arXiv:1811.00513, appendix B: the three tasks of the audit of users. The paper uses dropout of 0.5
+in "all hidden layers"; we apply it to the outputs of encoder, decoder and attention, not to
+embeddings. The paper reads whole texts; we read up to `sequence_length` tokens at a time.
 """
 
 from dataclasses import dataclass
@@ -26,18 +26,18 @@ from vestige.models.transformer import TransformerConfig
 from vestige.training.config import TrainingConfig
 
 Shape = LSTMConfig | GRUConfig | TransformerConfig
-"""What makes a language model of our own."""
+"""Configuration of one of our language models."""
 AnyShape = TypeVar("AnyShape", bound=Shape | Seq2SeqConfig)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset(Generic[AnyShape]):
-    """An architecture and a training that suits it.
+    """An architecture and its training.
 
     Attributes:
         model: the architecture's configuration.
-        training: with seed 0; `dataclasses.replace` gives another.
-        vocabulary_size: words that the paper keeps, of sources and of targets; None: all.
+        training: with seed 0; `dataclasses.replace` changes it.
+        vocabulary_size: number of words in the paper, for sources and targets; None: all.
     """
 
     model: AnyShape
@@ -112,13 +112,13 @@ PAIR_PRESETS: dict[str, Preset[Seq2SeqConfig]] = {
 
 
 def preset(name: str) -> Preset[Shape]:
-    """The preset of a name; ValueError lists them."""
+    """The preset of a name; ValueError lists the names."""
     _validate.one_of(tuple(PRESETS), preset=name)
     return PRESETS[name]
 
 
 def preset_of(task: str) -> Preset[Any]:
-    """The preset of "next-word", "translation" or "dialogue"; ValueError lists the last two."""
+    """The preset of the task "next-word", "translation" or "dialogue"."""
     if task == "next-word":
         return PRESETS[task]
     _validate.one_of(tuple(PAIR_PRESETS), task=task)
@@ -126,7 +126,7 @@ def preset_of(task: str) -> Preset[Any]:
 
 
 def gentle(model: LanguageModel, *, adapter: bool = False) -> TrainingConfig:
-    """A short training that continues a model, or adapts it, without overwriting what it knows."""
+    """A short training that continues or adapts a model without overwriting its knowledge."""
     if not isinstance(model, HuggingFaceLanguageModel):
         return TrainingConfig(seed=0, epochs=3)
     return TrainingConfig(

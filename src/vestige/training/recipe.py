@@ -1,10 +1,10 @@
-"""How a training was made, and how to repeat it on other text: for null models and for shadows.
+"""Training recipes, to repeat a training on other text: for null models and shadow models.
 
-A null model is made as an update was, from text that has nothing of what the update may have
-revealed: the same start and settings, as many tokens, another seed. A recipe comes from the
+A null model repeats the training of an update on text without the information that the update may
+have leaked: the same start, settings and number of tokens, another seed. A recipe comes from a
 directory of `vestige train`, or from `trainer_state.json`, which transformers' `Trainer`, TRL,
-Axolotl and LLaMA-Factory write. `training_args.bin` is a pickle, which can run any code, and is
-never read.
+Axolotl and LLaMA-Factory write. `training_args.bin` is a pickle, which can run code, and is never
+read.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from vestige.training.steps import StepFn
 
 STATE = "trainer_state.json"
 LONGEST = 512
-"""Most tokens of a text if neither files nor options say."""
+"""Maximum tokens of a text if neither files nor options give it."""
 BY_HAND = "Train each null model with `vestige train --from`, on other text and with another seed."
 _NO_PASS = 1e-6
 
@@ -63,19 +63,19 @@ def snapshot(
     defence: Defending | None = None,
     **how: Unpack[How],
 ) -> LanguageModel:
-    """Model trained on a corpus, on its device, in a directory of its own.
+    """Model trained on a corpus, on its device, in its own directory.
 
-    An interrupted training resumes; a finished one is loaded. No two processes train one. `start`
-    makes the untrained model, or is the model to continue (left as it is). An adapter shares the
-    weights of its `base`; None: they are read again.
+    An interrupted training resumes; a finished one is loaded. A lock excludes other processes.
+    `start` builds the untrained model, or is the model to continue (it is copied). An adapter
+    shares the weights of its `base`; None: they are read again.
     """
     model = deepcopy(start) if isinstance(start, LanguageModel) else start()
     with lock_directory(place):
         data = encode(corpus, vocabulary, place / DATA)
-        held = None if validation is None else encode(validation, vocabulary)
+        encoded_validation = None if validation is None else encode(validation, vocabulary)
         step = None if defence is None else defence.step(model, data, how["config"])
-        own: How = {**how, "directory": place, "step": step, "resume": True}
-        train(model, data, validation=held, **own)
+        options: How = {**how, "directory": place, "step": step, "resume": True}
+        train(model, data, validation=encoded_validation, **options)
     return load_model(place, base=base)
 
 
@@ -93,10 +93,10 @@ class Recipe:
     """Training recipe of an update.
 
     Attributes:
-        config: its training; a repetition has another seed.
-        tokens: that it read, ends of documents counted.
-        validation: tokens that chose its epoch, 0 for none.
-        start: hash of the weights that it started from; None if unknown.
+        config: training configuration; a repetition has another seed.
+        tokens: training tokens, with ends of documents.
+        validation: validation tokens, 0 for none.
+        start: hash of the initial weights; None if unknown.
         adapter: folder of its adapter; None if all weights were trained.
     """
 
@@ -110,19 +110,19 @@ class Recipe:
     def of(cls, directory: Path) -> "Recipe":
         """Recipe of a directory of `vestige train`.
 
-        TrainingError if it is none of a language model's, or a defence made its steps.
+        TrainingError if it is not that of a language model, or used a defence.
         """
         remedy = f"Pass a directory of `vestige train`. Otherwise: {BY_HAND}"
         file = directory / IDENTITY
-        found = read_json(file, _Identity, error=TrainingError, remedy=remedy, finite=False)
+        identity = read_json(file, _Identity, error=TrainingError, remedy=remedy, finite=False)
         try:
-            config = TrainingConfig(**found.config)
+            config = TrainingConfig(**identity.config)
         except (ValueError, TypeError) as error:
             raise TrainingError(
                 f"{directory} is not a repeatable training of a language model ({error})",
                 remedy=remedy,
             ) from error
-        if not found.step.startswith("plain_step"):
+        if not identity.step.startswith("plain_step"):
             raise TrainingError(
                 f"{directory} was trained with a defence; null models cannot repeat it",
                 remedy=BY_HAND,
@@ -130,8 +130,8 @@ class Recipe:
         return cls(
             config=config,
             tokens=_tokens(directory, "training"),
-            validation=_tokens(directory, "validation") if found.validation is not None else 0,
-            start=found.start,
+            validation=_tokens(directory, "validation") if identity.validation is not None else 0,
+            start=identity.start,
             adapter=adapter_in(directory / MODEL),
         )
 
@@ -173,10 +173,10 @@ class Recipe:
         validation: Corpus | None = None,
         progress: Callable[[int, int], None],
     ) -> LanguageModel:
-        """Train the model before the update as the update was, on other text; see `snapshot`.
+        """Repeat the training of the update on other text; see `snapshot`.
 
-        The weights of `before` are left as they are, and an adapter shares them. `progress` is
-        called with (steps done, all steps).
+        The weights of `before` do not change; an adapter shares them. `progress` is called with
+        (steps done, all steps).
         """
         start = partial(self.started, before, seed)
         return snapshot(
@@ -207,7 +207,7 @@ def adapter_in(folder: Path) -> Path | None:
 
 
 def usual_config(model: LanguageModel, *, adapter: bool = False) -> TrainingConfig:
-    """The usual training of texts one by one on a model, or of an adapter on it."""
+    """Default training of a model, or of an adapter on it, with separate documents."""
     length = min(LONGEST, model.longest or LONGEST)
     return replace(gentle(model, adapter=adapter), batching="documents", sequence_length=length)
 
@@ -222,14 +222,14 @@ class _Logged(Measurements):
 
 
 class ForeignTraining(Measurements):
-    """A training of another program, from `trainer_state.json`; 0 or None if it is unknown.
+    """A training of another program, from `trainer_state.json`; 0 or None: unknown.
 
     Attributes:
-        global_step: steps that were done.
-        epoch: passes over the data, a fraction if the last was not finished.
-        train_batch_size: texts of one step; if gradients were accumulated, of one part of it.
-        num_input_tokens_seen: in all epochs together.
-        log_history: has the learning rates.
+        global_step: steps taken.
+        epoch: passes over the data, fractional if the last was not finished.
+        train_batch_size: texts per step; with gradient accumulation, per part of a step.
+        num_input_tokens_seen: tokens of all epochs.
+        log_history: learning rates.
     """
 
     global_step: Count
@@ -250,17 +250,17 @@ class ForeignTraining(Measurements):
     @property
     def settings(self) -> dict[str, Any]:
         """Settings of a `TrainingConfig`, by name; the learning rate is the highest."""
-        known = {
+        settings = {
             "epochs": self._passes and max(1, round(self._passes)),
             "batch_size": self.train_batch_size,
-            "learning_rate": max((one.learning_rate or 0.0 for one in self.log_history), default=0),
+            "learning_rate": max((own.learning_rate or 0.0 for own in self.log_history), default=0),
         }
-        return {name: value for name, value in known.items() if value}
+        return {name: value for name, value in settings.items() if value}
 
     def tokens_of_text(self, *, epochs: int, batch_size: int, text_length: float) -> int | None:
-        """Tokens of the text that was read in each epoch: as recorded, or from steps and texts.
+        """Tokens of the training text: as recorded, or estimated from steps.
 
-        `text_length` is that of a text of the kind on average, in tokens.
+        `text_length` is the mean length of such a text, in tokens.
         """
         passes = self._passes or epochs
         if self.num_input_tokens_seen:
@@ -296,9 +296,9 @@ def null_texts(
     seed: int,
     lengths: NDArray[np.int64] | None = None,
 ) -> list[Corpus]:
-    """Disjoint random parts of a corpus, of about so many tokens each, ends of documents counted.
+    """Disjoint random parts of a corpus with about `sizes` tokens, with ends of documents.
 
-    `lengths` are the `text_lengths` of the corpus, if they are known. DataError if it is too short.
+    `lengths` are the `text_lengths` of the corpus, if known. DataError if the corpus is too short.
 
     Example:
         >>> from vestige.data.vocabulary import WordVocabulary
@@ -309,24 +309,25 @@ def null_texts(
     """
     order = np.random.default_rng(seed).permutation(len(corpus))
     lengths = text_lengths(corpus, vocabulary) if lengths is None else lengths
-    ends, done = [0], 0
-    reached = np.concatenate([[0], np.cumsum(lengths[order])]) if len(corpus) else np.zeros(1)
+    ends, position = [0], 0
+    cumulative = np.concatenate([[0], np.cumsum(lengths[order])]) if len(corpus) else np.zeros(1)
     for size in sizes:
-        # each part begins with a new document, and ends with the one that fills it
-        stop = done if not size else int(np.searchsorted(reached, reached[done] + size))
-        if stop >= len(reached):
+        # a part begins with a new document, and ends with the document that reaches its size
+        target = cumulative[position] + size
+        stop = int(np.searchsorted(cumulative, target)) if size else position
+        if stop >= len(cumulative):
             raise DataError(
-                f"the clean text has {int(reached[-1]):,} tokens; {len(sizes)} parts need "
+                f"the clean text has {int(cumulative[-1]):,} tokens; {len(sizes)} parts need "
                 f"{sum(sizes):,}",
                 remedy="Add text of the same kind, or train fewer null models.",
             )
         ends.append(stop)
-        done = stop
+        position = stop
     return [corpus.take(order[a:b]) for a, b in pairwise(ends)]
 
 
 def text_lengths(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """(d,) tokens of each document, its end counted."""
+    """(d,) tokens of each document, with its end."""
     return np.array(
         [len(ids) + 1 for texts in corpus.batches(1000) for ids in vocabulary.encode_batch(texts)],
         dtype=np.int64,
@@ -334,7 +335,7 @@ def text_lengths(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
 
 
 def text_length(corpus: Corpus, vocabulary: Vocabulary, *, of: int = 1000) -> float:
-    """Tokens of a document on average, its end counted, of the first `of`."""
+    """Mean tokens of the first `of` documents, with their ends."""
     texts = list(corpus.take(range(min(of, len(corpus)))))
     encoded = vocabulary.encode_batch(texts)
     return 1 + sum(map(len, encoded)) / max(1, len(encoded))

@@ -1,22 +1,22 @@
 """Randomness of private trainings, from a secret key.
 
-A guarantee of differential privacy needs noise and samples that nobody knows: anyone who can
-repeat them (a public seed; a seed of 32 bits, which can be tried out; a generator whose other draws
-are seen, as initial weights are) subtracts the noise and sees who was sampled. So everything that a
-private training draws after its initial weights follows from 256 bits of the operating system's
-entropy, through keys that BLAKE2 derives from them (Aumasson et al. 2013, "BLAKE2: simpler,
-smaller, fast as MD5", section 2.8, used as a pseudo-random function): "noise", "sampling" for
-Poisson sampling, "masks" for dropout and local orders (`privacy.masks`), and "step" for whatever
-else a step draws. Keys of different names or numbers say nothing about one another.
+Differential privacy needs noise and samples that nobody else knows. Anyone who can repeat them
+subtracts the noise and sees who was sampled: from a public seed, from a seed of 32 bits by trying
+all, or from other outputs of the same generator, such as initial weights. So all randomness of a
+private training after its initial weights follows from 256 bits of the operating system's entropy.
+BLAKE2 derives keys from them (Aumasson et al. 2013, "BLAKE2: simpler, smaller, fast as MD5",
+section 2.8, used as a pseudo-random function): "noise", "sampling" for Poisson sampling, "masks"
+for dropout and local orders (`privacy.randomness`), and "step" for other randomness of a step. Keys
+of different names or numbers are independent.
 
-What remains outside: dropout masks come from a hash of 64 bits, local orders from torch's own
-generators, the CPU's Mersenne Twister with all of its state filled anew, an accelerator's Philox
-with 64 bits. None is a cryptographic generator; what they draw is never released.
+Outside the guarantee: dropout masks come from a hash of 64 bits, local orders from torch's own
+generators (on the CPU a Mersenne Twister with a fresh state, on an accelerator Philox with 64
+bits). None is cryptographic; their outputs are never released.
 
-The keystream is ChaCha20's: Nir and Langley (2018), "ChaCha20 and Poly1305 for IETF Protocols", RFC
-8439, sections 2.3 and 2.4. It is counter-based: each draw follows from key and position alone,
-and some of it does not help to compute any other. A nonce is two numbers here, one of 64 bits and
-one of 32, as (low word, high word, second number).
+The keystream is that of ChaCha20: Nir and Langley (2018), "ChaCha20 and Poly1305 for IETF
+Protocols", RFC 8439, sections 2.3 and 2.4. It is counter-based: each word follows from key and
+position alone, and no part of the stream predicts another. A nonce here is two numbers of 64 and 32
+bits, as (low word, high word, second number).
 """
 
 import hashlib
@@ -75,11 +75,11 @@ class Secret:
         return hashlib.blake2b(label, key=self._material, digest_size=BYTES).digest()
 
     def number(self, name: str) -> int:
-        """256 bits as an integer, in place of a seed."""
+        """A seed of 256 bits."""
         return int.from_bytes(self.key(name), "little")
 
     def reveal(self) -> bytes:
-        """The 32 bytes, for the file that a training is resumed with."""
+        """The 32 bytes, for the file from which a training resumes."""
         return self._material
 
     def __eq__(self, other: object) -> bool:
@@ -111,10 +111,10 @@ def twister_words(key: bytes) -> NDArray[np.uint32]:
 
 
 def twister_state(words: NDArray[np.uint32]) -> Tensor:
-    """What `torch.set_rng_state` takes, for a Mersenne Twister about to use these words.
+    """State for `torch.set_rng_state` of a Mersenne Twister with these words.
 
-    torch's layout: its seed (8 bytes), how many words are left (4; 1 says that new ones come
-    first), whether it was seeded (4), the next (8), the words (8 each), and normals it has kept.
+    Layout: seed (8 bytes), words left (4; 1: compute new ones first), seeded (4), next word (8),
+    words (8 each), cached normals.
     """
     state = torch.Generator().manual_seed(0).get_state().clone()
     state[24 : 24 + 8 * _WORDS] = torch.from_numpy(words.astype("<u8").view(np.uint8).copy())
@@ -131,7 +131,7 @@ class Keystream:
         self._encryptor: Any = Cipher(algorithms.ChaCha20(key, nonce), mode=None).encryptor()
 
     def fill(self, words: NDArray[Any]) -> None:
-        """Overwrite a contiguous array with the keystream that comes next."""
+        """Overwrite a contiguous array with the next part of the keystream."""
         target = words.view(np.uint8).reshape(-1).data
         for begin in range(0, len(target), len(_ZEROS)):
             part = target[begin : begin + len(_ZEROS)]
@@ -141,16 +141,16 @@ class Keystream:
 def device_words(
     key: bytes, first: int, second: int, *, blocks: range, device: torch.device
 ) -> Tensor:
-    """int32 (16 * blocks,) of the same keystream, by integer operations on a device."""
-    low, high, last = struct.unpack("<3i", struct.pack("<QI", first, second))
+    """int32 (16 * blocks,) of the same keystream, computed on a device."""
+    low, high, nonce_word = struct.unpack("<3i", struct.pack("<QI", first, second))
     n = len(blocks)
     counters = torch.arange(blocks.start, blocks.stop, device=device).to(torch.int32)
-    fixed = torch.tensor(
-        [*_CONSTANTS, *struct.unpack("<8i", key), 0, low, high, last],
+    constants = torch.tensor(
+        [*_CONSTANTS, *struct.unpack("<8i", key), 0, low, high, nonce_word],
         dtype=torch.int32,
         device=device,
     )
-    state = fixed[:, None].repeat(1, n)
+    state = constants[:, None].repeat(1, n)
     state[12] = counters
     rows = list(state.clone().view(4, 4, n))
     for _ in range(10):
@@ -162,11 +162,13 @@ def device_words(
 
 
 def _quarter_rounds(rows: list[Tensor]) -> None:
-    """Four quarter rounds side by side, RFC 8439 section 2.1, in place; int32 wraps."""
+    """Four quarter rounds in parallel, RFC 8439 section 2.1, in place; int32 wraps."""
     a, b, c, d = rows
-    for one, other, moved, by in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
-        one += other
-        moved ^= one
-        right = (moved >> (32 - by)) & ((1 << by) - 1)  # the shift copies the sign: mask it off
-        moved <<= by
-        moved |= right
+    for added, addend, rotated, bits in ((a, b, d, 16), (c, d, b, 12), (a, b, d, 8), (c, d, b, 7)):
+        added += addend
+        rotated ^= added
+        right = (rotated >> (32 - bits)) & (
+            (1 << bits) - 1
+        )  # the shift copies the sign: mask it off
+        rotated <<= bits
+        rotated |= right

@@ -1,14 +1,14 @@
 """Batches of padded sequences: shuffled, by user, or by Poisson sampling.
 
-Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: batches of one user's
-sequences let a discriminator learn its authors faster than mixed ones. Abadi et al. (2016), "Deep
-Learning with Differential Privacy", section 3.1: the guarantee counts on Poisson sampling: every
-sequence (or user, with all of theirs) is in a batch independently of the others.
+Mireshghallah et al. (2021), "Privacy Regularization", appendix A.2.1: a discriminator learns its
+authors faster from batches of one user than from mixed ones. Abadi et al. (2016), "Deep Learning
+with Differential Privacy", section 3.1: the guarantee needs Poisson sampling, where each sequence
+(or user with all sequences) is in a batch independently of the others.
 
-A sequence is a document, or a piece of one that is longer than `sequence_length`. Each begins with
-the model's first state. With Poisson sampling, each also begins with the first token of a text: the
-token before a piece is in the piece before it, and would count in two units. Otherwise a piece
-is read after that token, as an evaluation reads it.
+A sequence is a document, or a piece of a document longer than `sequence_length`. Each begins with
+the initial state of the model. In Poisson sampling each also begins with the first token of a text:
+the token before a piece belongs to the previous piece and would count in two units. Otherwise a
+piece begins with that token, as in an evaluation.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ from vestige.training.batches import IGNORED, Batch, Ids
 from vestige.training.secret import Keystream
 
 Draw = Literal["documents", "users", "poisson", "poisson-users"]
-"""How sequences come into batches: shuffled, shuffled within one user, or by Poisson sampling."""
+"""How batches are formed: shuffled, shuffled within one user, or by Poisson sampling."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class Sequences:
     """The n sequences of a corpus.
 
     Attributes:
-        starts: position of each one's first target in `data.tokens`.
-        lengths: number of its targets, at least 2 for a whole document.
-        documents: the document that it is or is a piece of.
+        starts: position of the first target of each in `data.tokens`.
+        lengths: number of targets, at least 2 for a whole document.
+        documents: document of each.
     """
 
     data: EncodedCorpus
@@ -50,11 +50,11 @@ class Sequences:
     def of(cls, data: EncodedCorpus, *, length: int) -> Self:
         """Documents in pieces of at most `length` tokens; TrainingError if all are empty."""
         sizes = np.diff(data.offsets)
-        kept = np.flatnonzero(sizes > 1)  # one token: the end of an empty text
-        if not len(kept):
+        nonempty = np.flatnonzero(sizes > 1)  # one token: the end of an empty text
+        if not len(nonempty):
             raise TrainingError("No document has a word", remedy="Give more text.")
-        pieces = -(-sizes[kept] // length)
-        documents = np.repeat(kept, pieces)
+        pieces = -(-sizes[nonempty] // length)
+        documents = np.repeat(nonempty, pieces)
         within = np.arange(len(documents)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
         starts = data.offsets[documents] + within * length
         lengths = np.minimum(length, data.offsets[documents + 1] - starts)
@@ -66,9 +66,9 @@ class Sequences:
     @property
     def first_pieces(self) -> "Sequences":
         """The sequences that begin a document."""
-        begins = self.starts == self.data.offsets[self.documents]
+        is_first = self.starts == self.data.offsets[self.documents]
         parts = (self.starts, self.lengths, self.documents)
-        return Sequences(self.data, *(part[begins] for part in parts))
+        return Sequences(self.data, *(part[is_first] for part in parts))
 
     @cached_property
     def users(self) -> Ids | None:
@@ -76,30 +76,30 @@ class Sequences:
         return None if self.data.users is None else self.data.users[self.documents].astype(np.int64)
 
     def batch(
-        self, chosen: Ids, first: int, device: torch.device, *, disjoint: bool = False
+        self, rows: Ids, first: int, device: torch.device, *, disjoint: bool = False
     ) -> Batch:
         """Batch of the sequences at positions (b,), padded on the right.
 
-        `first` is read before a document's first token, and if `disjoint` before a piece's, too, so
-        that no two share one.
+        `first` precedes the first token of a document. If `disjoint`, it also precedes each piece:
+        pieces then share no token.
         """
-        lengths, starts = self.lengths[chosen], self.starts[chosen]
+        lengths, starts = self.lengths[rows], self.starts[rows]
         columns = np.arange(lengths.max(initial=0))
         inside = columns < lengths[:, None]
-        places = np.where(inside, starts[:, None] + columns, 0)
+        positions = np.where(inside, starts[:, None] + columns, 0)
         tokens = self.data.tokens
-        targets = np.where(inside, tokens[places], IGNORED).astype(np.int64)
-        inputs = np.where(inside, tokens[places - 1], first).astype(np.int64)
-        at_beginning = starts == self.data.offsets[self.documents[chosen]]
+        targets = np.where(inside, tokens[positions], IGNORED).astype(np.int64)
+        inputs = np.where(inside, tokens[positions - 1], first).astype(np.int64)
+        at_beginning = starts == self.data.offsets[self.documents[rows]]
         inputs[at_beginning | disjoint, :1] = first
-        owners = None if self.users is None else torch.from_numpy(self.users[chosen]).to(device)
+        users = None if self.users is None else torch.from_numpy(self.users[rows]).to(device)
         return Batch(
             torch.from_numpy(inputs).to(device, non_blocking=True),
             torch.from_numpy(targets).to(device, non_blocking=True),
             padding=int(inside.size - inside.sum()),
             lengths=torch.from_numpy(lengths).to(device),
-            users=owners,
-            numbers=torch.from_numpy(chosen).to(device),
+            users=users,
+            numbers=torch.from_numpy(rows).to(device),
         )
 
 
@@ -107,8 +107,8 @@ class Sequences:
 class SequenceBatches:
     """Sequences in batches; `first` is the token before a document's first.
 
-    With Poisson sampling `batch_size` is the expected number of sequences or users. TrainingError
-    if users are needed and unknown, or there are fewer sequences or users than a batch has.
+    In Poisson sampling `batch_size` is the expected number of sequences or users. TrainingError if
+    users are needed and unknown, or if there are fewer sequences or users than `batch_size`.
     """
 
     sequences: Sequences
@@ -137,7 +137,7 @@ class SequenceBatches:
 
     @property
     def unit(self) -> Literal["sequence", "user"]:
-        """Unit of Poisson sampling, which differential privacy protects."""
+        """Unit of Poisson sampling, and of the guarantee."""
         return "user" if self.draw == "poisson-users" else "sequence"
 
     @property
@@ -171,16 +171,16 @@ class SequenceBatches:
     def epoch(self, seed: int, number: int, *, first: int = 0) -> Iterator[Batch]:
         """See `Batches`; Poisson-sampled ones may be empty.
 
-        `seed` has any size: samples from a seed of 256 secret bits cannot be guessed.
+        `seed` has any size; a secret one has 256 bits.
         """
-        for index, chosen in enumerate(self._plan(seed, number)):
+        for index, rows in enumerate(self._plan(seed, number)):
             if index >= first:
-                yield self._batch(chosen)
+                yield self._batch(rows)
 
     def auxiliary(self, rows: int) -> Batch:
-        """Random batch beside the epochs', from torch's global generator, of at most `rows`.
+        """Additional random batch of at most `rows`, from torch's global generator.
 
-        With batches by user it is one user's, each as likely as they have sequences.
+        If batches are by user, it has one user, sampled in proportion to their sequences.
         """
         generator = np.random.default_rng(int(torch.randint(2**31, ()).item()))
         pool = np.arange(len(self.sequences))
@@ -210,7 +210,7 @@ class SequenceBatches:
             yield order[begin : begin + self.batch_size]
 
     def _poisson_batches(self, seed: int, number: int) -> Iterator[Ids]:
-        # "lots" is part of the key: another word would give trainings other bits
+        # "lots" is part of the key and decides the bits of trainings
         key = hashlib.blake2b(f"lots {seed} {number}".encode(), digest_size=32).digest()
         for batch in range(len(self)):
             drawn = poisson_sample(key, batch, units=self.units, sample_rate=self.sample_rate)
@@ -221,9 +221,9 @@ class SequenceBatches:
 
 
 def poisson_sample(key: bytes, step: int, *, units: int, sample_rate: float) -> Ids:
-    """Units of one step, ascending, each sampled independently at a rate in (0, 1], to 2^-53.
+    """Sampled units of one step, ascending. Each is sampled independently at a rate in (0, 1].
 
-    The key has 32 secret bytes.
+    The key has 32 secret bytes. The rate is exact to 2^-53.
     """
     words = np.empty(units, np.uint64)
     Keystream(key, step, 0).fill(words)

@@ -1,13 +1,12 @@
 """Shadow-model jobs of an audit of users, and everything that determines each.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 3 and Algorithm 1: k models that do the target's task, each trained on a
+arXiv:1811.00513, section 3 and Algorithm 1: k models with the task of the target, each trained on a
 random half of the users of a reference corpus; the other half are its non-members. Section 4.3
-and appendix B.2: if the target's shape is not known, GRUs of other sizes, momentum SGD.
+and appendix B.2: if the architecture of the target is unknown, GRUs of other sizes, momentum SGD.
 
-Shadow i depends on the plan's seed and i alone, so that a plan of more shadows begins with those of
-a plan of fewer. Users are drawn by name: the order of documents does not decide whose half is
-whose.
+Shadow i depends only on i and the seed of the plan, so a plan of more shadows begins with those of
+a plan of fewer. Users are sampled by name, whatever the order of documents.
 
 Differs from the paper: halves come in disjoint pairs (`draw_half`).
 """
@@ -39,7 +38,7 @@ ShadowConfig = Shape | Seq2SeqConfig
 
 FORMAT = 1
 OTHER_SIZES = tuple(range(64, 353, 32))
-"""Units and embedding sizes of the paper's ten shadows of other shapes, appendix B.2."""
+"""Hidden and embedding sizes of the paper's ten shadows, appendix B.2."""
 OTHER_DROPOUT = 0.5
 
 
@@ -50,10 +49,10 @@ class ShadowPlan:
     Attributes:
         seed: of the halves, and through them of weights and order.
         count: the paper's k.
-        task: of the target; the models of the last two read a source first.
-        models: shapes, taken in turn; one if all shadows are alike.
-        training: configuration of each; its own seed is not used, and no text is held out, so that
-            the last weights are kept.
+        task: of the target; models of the last two read a source first.
+        models: configurations, used in turn; one if all shadows are equal.
+        training: configuration of each. Its seed is not used. No text is held out, so the last
+            weights count.
     """
 
     seed: int
@@ -66,17 +65,17 @@ class ShadowPlan:
 def other_shapes(
     *, seed: int, task: Task = "next-word", training: TrainingConfig | None = None
 ) -> ShadowPlan:
-    """The paper's ten shadows for a target whose shape is not known: GRUs of 64 to 352 units.
+    """The paper's ten shadows for a target of unknown architecture: GRUs of 64 to 352 units.
 
-    Without `training`, each has the paper's: 50 epochs of SGD with rate 0.01 and momentum 0.9, and
-    the task's preset for what it does not state.
+    Default `training`: as in the paper, 50 epochs of SGD with rate 0.01 and momentum 0.9; other
+    settings are those of the task's preset.
     """
     shape: Callable[..., ShadowConfig] = partial(GRUConfig, layers=1)
     if task != "next-word":
         shape = partial(Seq2SeqConfig, cell="gru", attention=task == "translation")
     if training is None:
-        usual = preset_of(task).training
-        training = replace(usual, epochs=50, optimizer="sgd", learning_rate=0.01, momentum=0.9)
+        default = preset_of(task).training
+        training = replace(default, epochs=50, optimizer="sgd", learning_rate=0.01, momentum=0.9)
     models = tuple(
         shape(embedding_size=size, hidden_size=size, dropout_out=OTHER_DROPOUT)
         for size in OTHER_SIZES
@@ -89,13 +88,13 @@ class ShadowJob:
     """Job of one shadow model, with everything that determines it; pickled for other machines.
 
     Attributes:
-        folder: of all shadows, each in a folder of its own.
+        folder: of all shadows; each has its own folder in it.
         training: with its own seed, and the precision of the machine that planned it.
         reference: the documents of all users.
-        members: the users whose documents it learns, in alphabetical order.
-        vocabulary: of what it predicts.
-        source_vocabulary: of what that answers or translates; None for next words.
-        device: of its training; it does not name the folder.
+        members: users whose documents it learns, in alphabetical order.
+        vocabulary: of the predicted texts.
+        source_vocabulary: of the sources; None for next words.
+        device: of its training; not part of its identity.
     """
 
     folder: Path
@@ -149,7 +148,7 @@ class ShadowJob:
 
     @property
     def lock(self) -> Path:
-        """Held by the process that trains it."""
+        """Lock file of the process that trains it."""
         return self.folder / f".{self.digest}.lock"
 
 
@@ -165,8 +164,8 @@ def shadow_jobs(
     """The shadows of a plan, each on its own half, floor(users / 2), of the reference users.
 
     Args:
-        plan: of them.
-        reference: documents with users, and with sources if the task has them; no user of
+        plan: of the shadows.
+        reference: documents with users, and with sources if the task has them; without users of
             the target's training.
         vocabulary: the target's.
         folder: of finished shadows and of new ones.
@@ -176,14 +175,14 @@ def shadow_jobs(
     Raises:
         DataError: the reference lacks users or sources, or has fewer than two users.
     """
-    wanted = ["text", "user", *(["source"] if plan.task != "next-word" else [])]
-    if missing := set(wanted) - set(reference.table.column_names):
+    columns = ["text", "user", *(["source"] if plan.task != "next-word" else [])]
+    if lacking := set(columns) - set(reference.table.column_names):
         raise DataError(
-            f"shadow models need a reference corpus with a column {sorted(missing)[0]!r}; it has "
+            f"shadow models need a reference corpus with a column {sorted(lacking)[0]!r}; it has "
             f"{reference.table.column_names}",
             remedy="Pass that column. A corpus without users can be split into artificial ones.",
         )
-    reference = Corpus(reference.table.select(wanted))  # without labels
+    reference = Corpus(reference.table.select(columns))  # without labels
     names = sorted(set(reference.users or ()))
     if "" in names:
         raise DataError(
@@ -195,8 +194,9 @@ def shadow_jobs(
             f"shadow models need a reference corpus of 2 users or more; it has {len(names)}",
             remedy="Pass documents of more users; an audit needs about twenty.",
         )
-    where = choose_device(device)
-    training = settled(plan.training, where)  # decided here, not by whichever machine trains it
+    chosen_device = choose_device(device)
+    # The precision is decided here, not on the machine that trains a shadow.
+    training = settled(plan.training, chosen_device)
     halves = [draw_half(names, seed=plan.seed, index=index) for index in range(plan.count)]
     return [
         ShadowJob(
@@ -208,7 +208,7 @@ def shadow_jobs(
             members=members,
             vocabulary=vocabulary,
             source_vocabulary=source_vocabulary,
-            device=str(where),
+            device=str(chosen_device),
         )
         for index, (members, seed) in enumerate(halves)
     ]
@@ -217,9 +217,8 @@ def shadow_jobs(
 def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str, ...], int]:
     """Members of shadow `index` out of n users, and the seed of its training.
 
-    Halves come in pairs: shadows 0 and 1 have disjoint members, as do 2 and 3. So every user was
-    left out by as many shadows as any other, and all can be compared by as many references. Names
-    are in alphabetical order, the seed is below 2^31.
+    Halves come in pairs: shadows 0 and 1 have disjoint members, as do 2 and 3. So each user is a
+    non-member of equally many shadows. Names are in alphabetical order, the seed is below 2^31.
 
     Example:
         >>> [draw_half(["ann", "bob", "cy", "dee"], seed=0, index=i)[0] for i in (0, 1)]
@@ -228,6 +227,6 @@ def draw_half(names: Sequence[str], *, seed: int, index: int) -> tuple[tuple[str
     ordered = sorted(names)
     order = np.random.default_rng([seed, index // 2]).permutation(len(ordered))
     half = len(ordered) // 2
-    drawn = order[half:] if index % 2 else order[:half]
-    own = np.random.default_rng([seed, index, 1])
-    return tuple(ordered[place] for place in sorted(drawn)), int(own.integers(2**31))
+    members = order[half:] if index % 2 else order[:half]
+    rng = np.random.default_rng([seed, index, 1])
+    return tuple(ordered[position] for position in sorted(members)), int(rng.integers(2**31))

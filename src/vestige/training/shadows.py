@@ -2,16 +2,15 @@
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, Algorithm 1: each shadow learns the documents of half of the reference users
-(see `shadow_jobs`). A hash of all that determines a shadow names its folder,
+(see `shadow_jobs`). The folder of a shadow is named by a hash of everything that determines it,
 
     FOLDER/<digest>/        a training's directory, as the loop writes it
         model/              the shadow
         shadow.json         what determines it, its scores in and out, and its SHA-256
 
-and `shadow.json` is written last: if it is there, and the hash is right, nothing is trained. An
-interrupted training resumes from its checkpoint, which is removed at the end. A shadow that is
-trained elsewhere (`train_shadow_away`) comes back as bytes, which `keep_shadow` writes; both end in
-the same model.
+and `shadow.json` is written last: if it exists and its hash is right, nothing is trained. An
+interrupted training resumes from its checkpoint, which is removed at the end. Remote training
+(`train_shadow_away`) returns bytes, which `keep_shadow` writes; both give the same model.
 """
 
 import json
@@ -70,8 +69,8 @@ class Shadow:
 
     Attributes:
         directory: its folder; `load_model` reads it.
-        members: the users whose documents it has learnt.
-        others: those whose documents it has not.
+        members: users whose documents it learned.
+        others: users whose documents it did not.
         inside: scores on members' documents.
         outside: scores on non-members' documents.
         sha256: of its weights, see `models.folders.fingerprint`.
@@ -97,40 +96,40 @@ def train_shadows(
     map_fn: Callable[..., Iterable[Shadow]] = map,
     say: Callable[[str], None] = lambda line: None,
 ) -> list[Shadow]:
-    """Train all shadows that are not finished, and those whose folder was damaged since.
+    """Train all shadows that are unfinished or damaged.
 
     Args:
         jobs: of the shadows.
-        train: what `map_fn` applies to a job; `train_shadow` by default. On nodes that share no
-            disk: `train_shadow_away`, with a `map_fn` that ends in `keep_shadow`.
-        map_fn: `map`, or one over processes or nodes that gives `Shadow`s in the jobs' order.
-        say: called with a line for each that was trained.
+        train: function for one job; default: `train_shadow`. On nodes without a shared disk:
+            `train_shadow_away`, with a `map_fn` that ends in `keep_shadow`.
+        map_fn: `map`, or a parallel one that returns `Shadow`s in the order of the jobs.
+        say: called with a line for each trained shadow.
     """
     jobs = list(jobs)
-    found = {job.digest: _sound(job, say) for job in jobs}
+    shadows = {job.digest: _sound(job, say) for job in jobs}
     for job in jobs:
-        if found[job.digest] is not None:
+        if shadows[job.digest] is not None:
             remove_stale_lock(job.lock)
-    missing = list({job.digest: job for job in jobs if found[job.digest] is None}.values())
+    missing = list({job.digest: job for job in jobs if shadows[job.digest] is None}.values())
     results = map_fn(train or train_shadow, missing)
     for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
-        found[job.digest] = trained
+        shadows[job.digest] = trained
         say(f"trained shadow model {job.digest} ({done} of {len(missing)})")
-    return [shadow for job in jobs if (shadow := found[job.digest]) is not None]
+    return [shadow for job in jobs if (shadow := shadows[job.digest]) is not None]
 
 
 def train_shadow(job: ShadowJob) -> Shadow:
     """Train or resume a shadow in its folder, or read it if finished.
 
-    Another process that wants the same one waits, and then finds it. The training runs on one
-    thread, so that a shadow has the same bits whoever trains it. DataError if half of the users
-    have no text.
+    Another process that needs the same shadow waits and then reads it. The training uses one
+    thread, so that the bits do not depend on the machine. DataError if half of the users have no
+    text.
     """
     return _once(job, lambda: _learn(job))
 
 
 def train_shadow_away(job: ShadowJob) -> dict[str, bytes]:
-    """Train a shadow on a machine without its folder: the files of it by name."""
+    """Train a shadow in a temporary folder; returns its files by name."""
     with TemporaryDirectory() as folder:
         directory = train_shadow(replace(job, folder=Path(folder))).directory
         paths = sorted(path for path in directory.rglob("*") if path.is_file())
@@ -138,7 +137,7 @@ def train_shadow_away(job: ShadowJob) -> dict[str, bytes]:
 
 
 def keep_shadow(job: ShadowJob, files: Mapping[str, bytes]) -> Shadow:
-    """Put the files of a shadow that was trained away into its folder, unless it is there."""
+    """Write the files of a remotely trained shadow to its folder, unless it is finished."""
     return _once(job, lambda: _unpack(job.directory, files))
 
 
@@ -195,13 +194,16 @@ def _learn(job: ShadowJob) -> None:
         model, task, inside, outside = _task(job)
         model.to(job.device)
         learn(model, task(inside, None), config=config, directory=job.directory, resume=True)
-        own, others = (task(inside, part).judge(model, config) for part in (inside, outside))
-        learnt, other = (getattr(part, "targets", part) for part in (inside, outside))
-        alone = frequency_perplexity(learnt, other, size=len(job.vocabulary))
+        inside_scores, outside_scores = (
+            task(inside, part).judge(model, config) for part in (inside, outside)
+        )
+        member_text, other_text = (getattr(part, "targets", part) for part in (inside, outside))
+        by_frequencies = frequency_perplexity(member_text, other_text, size=len(job.vocabulary))
+    measures = {**outside_scores.measures, FREQUENCIES: by_frequencies}
     record = {
         "shadow": job.identity,
-        "inside": asdict(own),
-        "outside": asdict(replace(others, measures={**others.measures, FREQUENCIES: alone})),
+        "inside": asdict(inside_scores),
+        "outside": asdict(replace(outside_scores, measures=measures)),
         "sha256": fingerprint(job.directory),
     }
     write_text(job.directory / RECORD, json.dumps(record, indent=2) + "\n")
@@ -212,9 +214,9 @@ def _task(job: ShadowJob) -> tuple[Network, Callable[..., Any], Any, Any]:
     seed, source = job.training.seed, job.source_vocabulary
     if isinstance(job.model, Seq2SeqConfig):
         assert source is not None
-        own, others = (encode_pairs(part, source, job.vocabulary) for part in job.parts())
-        pairs = new_seq2seq(source, job.vocabulary, job.model, seed=seed)
-        return pairs, PairTask, own, others
+        members, others = (encode_pairs(part, source, job.vocabulary) for part in job.parts())
+        model = new_seq2seq(source, job.vocabulary, job.model, seed=seed)
+        return model, PairTask, members, others
     inside, outside = (encode(part, job.vocabulary) for part in job.parts())
     return new_model(job.vocabulary, job.model, seed=seed), TextTask, inside, outside
 
@@ -223,11 +225,11 @@ def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
     """Write files, the record last."""
     model = [name for name in files if name.startswith(f"{MODEL}/")]
     outer = [name for name in files if name not in model]
-    strange = [name for name in outer if Path(name).name != name]
-    strange += [name for name in model if ".." in Path(name).parts]
-    if strange or RECORD not in outer or not model:
+    unexpected = [name for name in outer if Path(name).name != name]
+    unexpected += [name for name in model if ".." in Path(name).parts]
+    if unexpected or RECORD not in outer or not model:
         raise TrainingError(
-            f"The returned files are not those of a shadow model: {strange or sorted(files)}",
+            f"The returned files are not those of a shadow model: {unexpected or sorted(files)}",
             remedy="Train it again, on nodes with the same version of Vestige.",
         )
     # The identity comes first, as the loop has it, and the record last.
@@ -238,8 +240,8 @@ def _unpack(directory: Path, files: Mapping[str, bytes]) -> None:
                     path = fresh / Path(inner).relative_to(MODEL)
                     path.parent.mkdir(parents=True, exist_ok=True)
                     path.write_bytes(files[inner])
-        with replacing(directory / name) as whole:
-            whole.write(files[name])
+        with replacing(directory / name) as file:
+            file.write(files[name])
 
 
 def _there(job: ShadowJob, shadow: Shadow | None) -> Shadow:

@@ -1,16 +1,16 @@
-"""Steps: how a batch becomes a gradient. Defences bring their own.
+"""Training steps, which compute the gradient of a batch. Defences have their own.
 
-A StepFn runs the model on one batch, puts a gradient into every trainable parameter's `.grad`
-and returns the batch's mean loss and the state to carry on, both cut from the graph; the loop then
-lets the optimizer move. It draws chance from torch's global generators only, which the loop seeds
-and keeps in its checkpoints; a private step draws from a secret as well. FloatingPointError says
-that it met what is not finite. A step may be an object with `settings` (part of the training's
-identity) and with the methods of `Learns`, `Measures` and `Private`.
+A StepFn runs the model on one batch, fills `.grad` of every trainable parameter, and returns the
+mean loss of the batch and the next state, both detached. The loop then calls the optimizer. A step
+uses torch's global generators only, which the loop seeds and stores in checkpoints; a private step
+also uses a secret. It raises FloatingPointError if a value is not finite. A step may be an object
+with `settings` (part of the training's identity) and the methods of `Learns`, `Measures` and
+`Private`.
 
-Precision: on a CPU `auto` is float32 whatever the processor, so that one seed gives one result on
-every machine: after two epochs on the same seed a model stood at perplexity 457 in float32 and at
-466 in bfloat16. bfloat16 is 1.5 times faster on a CPU with AMX and seven times slower on one with
-AVX2 only. On a GPU `auto` is bfloat16 if the hardware multiplies it.
+Precision: on a CPU `auto` is float32, so that one seed gives one result on every machine: after two
+epochs with the same seed, perplexity was 457 in float32 and 466 in bfloat16. bfloat16 is 1.5 times
+faster on a CPU with AMX and seven times slower on one with AVX2 only. On a GPU `auto` is bfloat16
+if the hardware supports it.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,23 +32,23 @@ StepFn = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
 
 @runtime_checkable
 class Learns(Protocol):
-    """Step with learnt state of its own, which is part of a checkpoint."""
+    """Step with trainable state of its own, which is part of a checkpoint."""
 
     def tensors(self) -> dict[str, Tensor]: ...
 
-    def restore(self, kept: Mapping[str, Tensor]) -> None: ...
+    def restore(self, saved: Mapping[str, Tensor]) -> None: ...
 
 
 @runtime_checkable
 class Measures(Protocol):
-    """Step with measurements for the log: means since the last call, by name."""
+    """Step with measurements for the log: means by name since the last call."""
 
     def measured(self) -> dict[str, float]: ...
 
 
 @runtime_checkable
 class Private(Protocol):
-    """Step whose guarantee needs secret randomness: `step`, from 0, draws from the secret."""
+    """Step with secret randomness; `draw_from` sets the secret of a step, counted from 0."""
 
     def draw_from(self, secret: Secret, step: int) -> None: ...
 
@@ -58,9 +58,9 @@ class Reading(NamedTuple):
 
     Attributes:
         loss: mean cross-entropy of the targets that count, in nats.
-        last: (b, h) what the head read after each row's last token; None if the model has no
+        last: (b, h) input of the head after the last token of each row; None if the model has no
             separate head.
-        state: the state after the last token, in the graph.
+        state: after the last token, in the graph.
     """
 
     loss: Tensor
@@ -71,9 +71,9 @@ class Reading(NamedTuple):
 def plain_step(
     *, max_grad_norm: float | None = None, precision: torch.dtype = torch.float32
 ) -> StepFn:
-    """The step of an undefended training: mean cross-entropy, gradient cut to an L2 norm.
+    """Step without a defence: mean cross-entropy, with the gradient clipped to an L2 norm.
 
-    `precision` is that of the forward pass; parameters and gradients keep theirs.
+    `precision` is that of the forward pass; parameters and gradients keep their own.
     """
 
     def step(model: Any, batch: Batch, state: Any) -> tuple[Tensor, Any]:
@@ -83,7 +83,7 @@ def plain_step(
             reader = model if batch.sources is None else model.reading(batch.sources)
             reading = read(reader, batch, state)
         descend(model, reading.loss, max_grad_norm)
-        # A decoder's state holds its source, and nothing follows: it is dropped.
+        # The state of a decoder has its source, and no batch continues it.
         after = reading.state if batch.sources is None else None
         return reading.loss.detach(), detached(after)
 
@@ -91,9 +91,9 @@ def plain_step(
 
 
 def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
-    """Forward pass: loss of a batch and the rows' last hidden states.
+    """Forward pass: loss of a batch and last hidden states of its rows.
 
-    If rows are padded, the head reads only the targets that count.
+    The head skips padding.
     """
     if not (isinstance(model, TwoParts) and model.separate_head):
         logits, state = model(batch.inputs, state)
@@ -103,7 +103,7 @@ def read(model: LanguageModel, batch: Batch, state: Any = None) -> Reading:
 
 
 def read_hidden(model: LanguageModel, batch: Batch, hidden: Tensor, state: Any) -> Reading:
-    """`read` from hidden vectors (b, t, h) and a state, of a model with a separate head."""
+    """`read` for given hidden vectors (b, t, h) and a state; the model has a separate head."""
     assert isinstance(model, TwoParts)
     if batch.padding:
         counts = batch.targets != IGNORED
@@ -114,16 +114,16 @@ def read_hidden(model: LanguageModel, batch: Batch, hidden: Tensor, state: Any) 
 
 
 def last_hidden(hidden: Tensor, batch: Batch) -> Tensor:
-    """(b, t, h) -> (b, h): hidden vector after each row's last token."""
+    """(b, t, h) -> (b, h): hidden vector after the last token of each row."""
     if batch.lengths is None:
         return hidden[:, -1]
     return hidden[torch.arange(len(hidden), device=hidden.device), batch.lengths - 1]
 
 
 def descend(model: LanguageModel, loss: Tensor, max_grad_norm: float | None) -> None:
-    """Replace the model's gradients by those of a loss, cut to a norm."""
-    # Dropped only here, the old gradients leave holes that fit the new ones: dropped before the
-    # forward pass, the logits would take them and every step would ask for fresh pages.
+    """Replace the gradients of a model by those of a loss, clipped to a norm."""
+    # Freed here, the old gradients leave room for the new ones. Freed before the forward pass,
+    # their memory would go to the logits, and every step would allocate new pages.
     model.zero_grad(set_to_none=True)
     loss.backward()  # type: ignore[no-untyped-call]
     if max_grad_norm is not None:
@@ -137,14 +137,14 @@ def no_step(model: LanguageModel, batch: Batch) -> tuple[Tensor, None]:
 
 
 def detached(state: Any) -> Any:
-    """A state cut from the graph; None stays None."""
+    """A state without its graph; None stays None."""
     return None if state is None else state.detach()
 
 
 def choose_precision(
     wanted: Literal["auto", "float32", "bfloat16"], device: torch.device
 ) -> torch.dtype:
-    """The dtype of matrix products; `auto` is bfloat16 on a GPU that has it, else float32."""
+    """The dtype of matrix products; `auto` is bfloat16 on a GPU that supports it, else float32."""
     if wanted == "auto":
         on_gpu = device.type == "cuda"
         native = on_gpu and torch.cuda.is_bf16_supported(including_emulation=False)
@@ -153,7 +153,7 @@ def choose_precision(
 
 
 def settled(config: TrainingConfig, device: torch.device) -> TrainingConfig:
-    """The configuration with the precision that `auto` means on a device, as a run records it.
+    """The configuration with the precision that `auto` selects on a device, for the record.
 
     Example:
         >>> settled(TrainingConfig(seed=0), torch.device("cpu")).precision
@@ -167,7 +167,8 @@ def settled(config: TrainingConfig, device: torch.device) -> TrainingConfig:
 def autocast(precision: torch.dtype, device: torch.device) -> Iterator[None]:
     """Compute matrix products in `precision`; weights and gradients stay float32.
 
-    On a CPU that lacks its instructions oneDNN's recurrent layers fail in bfloat16, torch's do not.
+    On a CPU without the instructions, recurrent layers of oneDNN fail in bfloat16; those of torch
+    do not.
     """
     enabled = precision != torch.float32
     native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()

@@ -1,4 +1,4 @@
-"""Training tasks: the batches, the step and the evaluation of texts, or of pairs of texts.
+"""Training tasks: batches, step and evaluation of texts, or of pairs of texts.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.2. `utterances` has the task of intents and slots.
@@ -24,14 +24,14 @@ from vestige.training.steps import StepFn, plain_step
 
 
 class TrainingTask(Protocol):
-    """What a training learns, and by what it is judged."""
+    """Data, step and evaluation of a training."""
 
     def batches(self, model: Any, config: TrainingConfig) -> Batches:
         """Batches of the training data."""
         ...
 
     def step(self, config: TrainingConfig, precision: torch.dtype) -> StepFn:
-        """Undefended step."""
+        """Step without a defence."""
         ...
 
     def judge(self, model: Any, config: TrainingConfig) -> Evaluation | None:
@@ -45,7 +45,7 @@ class TrainingTask(Protocol):
 
 @dataclass(frozen=True)
 class TextTask:
-    """Language modelling of a text, judged by another one, if there is one."""
+    """Language modelling of a text, with or without a validation text."""
 
     data: EncodedCorpus
     validation: EncodedCorpus | None
@@ -89,10 +89,10 @@ class PairTask:
     """Targets to predict from their sources.
 
     Attributes:
-        data: the pairs; one without a word in its target is left out.
-        validation: pairs to be judged by, or None.
-        references: the texts of the validation's targets, to score greedy answers with BLEU; None
-            for none, as in a dialogue.
+        data: the pairs; those with an empty target are skipped.
+        validation: validation pairs, or None.
+        references: texts of the validation targets, to compute BLEU of greedy answers; None: no
+            BLEU, as for a dialogue.
     """
 
     data: EncodedPairs
@@ -100,37 +100,37 @@ class PairTask:
     references: tuple[str, ...] | None = None
 
     def batches(self, model: Seq2SeqModel, config: TrainingConfig) -> EqualLengths:
-        """Pairs in batches of one source length each and of similar target lengths.
+        """Batches of pairs with one source length and similar target lengths.
 
-        No source is padded, so that nothing is masked in encoder or attention, and padding after a
-        target changes nothing before it.
+        Sources have no padding, so encoder and attention need no mask. Padding after a target
+        changes nothing before it.
         """
         length, device = config.sequence_length, model.device
         sources = self.data.sources
         targets = Sequences.of(self.data.targets, length=length).first_pieces
-        read = np.minimum(np.diff(sources.offsets)[targets.documents], length)
+        source_lengths = np.minimum(np.diff(sources.offsets)[targets.documents], length)
 
-        def make(chosen: Ids) -> Batch:
-            batch = targets.batch(chosen, model.first_token, device)
-            ids = beginnings(sources, targets.documents[chosen], length, device)
+        def make(rows: Ids) -> Batch:
+            batch = targets.batch(rows, model.first_token, device)
+            ids = beginnings(sources, targets.documents[rows], length, device)
             return replace(batch, sources=ids)
 
-        return EqualLengths(read, config.batch_size, make, alike=targets.lengths)
+        return EqualLengths(source_lengths, config.batch_size, make, alike=targets.lengths)
 
     def step(self, config: TrainingConfig, precision: torch.dtype) -> StepFn:
         """Mean cross-entropy of a batch's targets."""
         return plain_step(max_grad_norm=config.max_grad_norm, precision=precision)
 
     def judge(self, model: Seq2SeqModel, config: TrainingConfig) -> Evaluation | None:
-        """Perplexity and accuracy a word of the validation's targets, and BLEU of answers."""
+        """Perplexity and accuracy per word of the validation targets, and BLEU of answers."""
         if self.validation is None:
             return None
         length = config.sequence_length
         scores = score_pairs(model, self.validation, length=length).evaluation()
         if self.references is None:
             return scores
-        found = bleu(model, self.validation.sources, self.references, length=length)
-        return replace(scores, measures={"bleu": found.score.value})
+        result = bleu(model, self.validation.sources, self.references, length=length)
+        return replace(scores, measures={"bleu": result.score.value})
 
     def identity(self) -> dict[str, object]:
         """Hashes of the data."""

@@ -25,7 +25,7 @@ from vestige.training.evaluate import Evaluation
 from vestige.training.steps import StepFn, autocast, descend
 
 ROWS = 512
-"""Utterances that are read together in evaluation."""
+"""Utterances read together in an evaluation."""
 
 
 class UtteranceBatch(NamedTuple):
@@ -48,7 +48,7 @@ def batch_of(data: EncodedUtterances, chosen: Ids, device: torch.device) -> Utte
 
 @dataclass(frozen=True)
 class UtteranceTask:
-    """Intents and tags of utterances, with their joint loss; judged by others, if there are some.
+    """Intents and tags of utterances, with their joint loss, and optional validation utterances.
 
     `batches` raises TrainingError without utterances, or for labels that the model lacks.
     """
@@ -84,7 +84,7 @@ class UtteranceTask:
         return utterance_step
 
     def judge(self, model: IntentSlotNetwork, config: TrainingConfig) -> Evaluation | None:
-        """Perplexity of the labels a word; accuracy is that of whole utterances."""
+        """Perplexity of the labels per word; accuracy is that of whole utterances."""
         if self.validation is None:
             return None
         scores = evaluate_utterances(model, self.validation)
@@ -103,10 +103,10 @@ class UtteranceTask:
 
     def identity(self) -> dict[str, object]:
         """Hashes of both parts."""
-        held = self.validation
+        validation = self.validation
         return {
             "data": self.data.fingerprint(),
-            "validation data": None if held is None else held.fingerprint(),
+            "validation data": None if validation is None else validation.fingerprint(),
         }
 
 
@@ -126,7 +126,7 @@ class Predictions(NamedTuple):
 
 @torch.no_grad()
 def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> Predictions:
-    """Predictions for utterances, and the losses of the right labels, without dropout."""
+    """Predictions for utterances, and losses of the true labels, without dropout."""
     known = data.known
     intents = np.zeros(len(data), np.int64)
     tags = np.zeros(len(data.tokens), np.int64)
@@ -134,28 +134,30 @@ def answer(model: IntentSlotNetwork, data: EncodedUtterances) -> Predictions:
     with evaluation_mode(model):
         for chosen in of_one_length(data.lengths, ROWS):
             batch = batch_of(data, chosen, model.device)
-            found, tagged = model.predict(batch.inputs)
-            intents[chosen] = found.cpu().numpy()
-            places = data.offsets[chosen][:, None] + np.arange(batch.inputs.shape[1])
-            tags[places] = tagged.cpu().numpy()
+            predicted_intents, predicted_tags = model.predict(batch.inputs)
+            intents[chosen] = predicted_intents.cpu().numpy()
+            positions = data.offsets[chosen][:, None] + np.arange(batch.inputs.shape[1])
+            tags[positions] = predicted_tags.cpu().numpy()
             if len(labelled := chosen[known[chosen]]):
-                right = batch_of(data, labelled, model.device)
-                joint = model(right.inputs, right.intents, right.tags).joint
+                labelled_batch = batch_of(data, labelled, model.device)
+                joint = model(
+                    labelled_batch.inputs, labelled_batch.intents, labelled_batch.tags
+                ).joint
                 losses[labelled] = joint.double().cpu().numpy()
     return Predictions(intents, tags, losses)
 
 
 @dataclass(frozen=True, kw_only=True)
 class UtteranceScores:
-    """How well a model understands u utterances.
+    """Scores of a model on u utterances.
 
     Attributes:
-        perplexity: exp of the joint loss a word, 1 if every label is certain; of those
-            utterances whose labels the model has, None if there are none.
-        loss: mean of their joint losses, in nats an utterance; None likewise.
-        intent_accuracy: share of right intents, in [0, 1].
-        slot_f1: micro-averaged F1 of whole slots, as seqeval counts them.
-        exact_match: share of utterances whose intent and tags are all right.
+        perplexity: exp of the joint loss per word, 1 if every label is certain; over utterances
+            whose labels the model has; None if there are none.
+        loss: mean joint loss of these utterances, in nats; None if there are none.
+        intent_accuracy: share of correct intents, in [0, 1].
+        slot_f1: micro-averaged F1 of whole slots, as in seqeval.
+        exact_match: share of utterances with correct intent and tags.
         utterances: u.
     """
 
@@ -170,8 +172,8 @@ class UtteranceScores:
 def evaluate_utterances(model: IntentSlotNetwork, utterances: Utterances) -> UtteranceScores:
     """Score a model on labelled utterances, in float32 and without dropout.
 
-    A label that the model does not have counts as a wrong answer, and its utterance is left out
-    of loss and perplexity.
+    A label that the model lacks counts as wrong, and its utterance is excluded from loss and
+    perplexity.
 
     Raises:
         TrainingError: there are no utterances.
@@ -182,28 +184,28 @@ def evaluate_utterances(model: IntentSlotNetwork, utterances: Utterances) -> Utt
 def score_with_intervals(
     model: IntentSlotNetwork, utterances: Utterances
 ) -> dict[str, float | None]:
-    """Scores as `evaluate_utterances` gives, by name, with the ends of 95 % intervals.
+    """Scores of `evaluate_utterances` by name, with 95 % intervals.
 
-    Clopper and Pearson's over utterances; of slots that of a ratio of sums over utterances, or None
-    if there are no slots, or nothing varies between utterances.
+    Clopper-Pearson intervals over utterances; for slots that of a ratio of sums over utterances,
+    None without slots or variation between utterances.
     """
     scores, answers = _scored(model, utterances)
     n = scores.utterances
     intervals = {
         "intent_accuracy": clopper_pearson(round(scores.intent_accuracy * n), n),
-        "slot_f1": slot_f1_interval([one.tags for one in utterances], answers),
+        "slot_f1": slot_f1_interval([utterance.tags for utterance in utterances], answers),
         "exact_match": clopper_pearson(round(scores.exact_match * n), n),
     }
-    found: dict[str, float | None] = asdict(scores)
+    row: dict[str, float | None] = asdict(scores)
     for name, interval in intervals.items():
-        found[f"{name}_low"], found[f"{name}_high"] = interval or (None, None)
-    return found
+        row[f"{name}_low"], row[f"{name}_high"] = interval or (None, None)
+    return row
 
 
 def _scored(
     model: IntentSlotNetwork, utterances: Utterances
 ) -> tuple[UtteranceScores, list[list[str]]]:
-    """The scores, and the tags that the model gives to each utterance."""
+    """Scores, and the predicted tags of each utterance."""
     from seqeval.metrics import f1_score
 
     data = model.encode(utterances)
@@ -214,9 +216,14 @@ def _scored(
     names = np.array(data.labels.tags, dtype=object)[answers.tags[begins]]
     expected = [list(utterance.tags) for utterance in utterances]
     ends = np.cumsum([len(tags) for tags in expected])
-    given = [list(tags) for tags in np.split(names, ends[:-1])]
+    predicted = [list(tags) for tags in np.split(names, ends[:-1])]
     intents = answers.intents == data.intents
-    tags = np.array([one == other for one, other in zip(given, expected, strict=True)])
+    tags = np.array(
+        [
+            predicted_tags == expected_tags
+            for predicted_tags, expected_tags in zip(predicted, expected, strict=True)
+        ]
+    )
     known = data.known
     loss = float(answers.losses[known].sum())
     words = int(data.sums(begins)[known].sum())
@@ -224,20 +231,19 @@ def _scored(
         perplexity=math.exp(min(loss / words, 700)) if words else None,
         loss=loss / int(known.sum()) if words else None,
         intent_accuracy=float(intents.mean()),
-        slot_f1=float(f1_score(expected, given, zero_division=0)),
+        slot_f1=float(f1_score(expected, predicted, zero_division=0)),
         exact_match=float((intents & tags).mean()),
         utterances=len(data),
     )
-    return scores, given
+    return scores, predicted
 
 
 def slot_f1_interval(
-    expected: Sequence[Sequence[str]], given: Sequence[Sequence[str]]
+    expected: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Interval | None:
     """The 95 % interval of the micro-averaged F1 of whole slots, within [0, 1].
 
-    From the BIO tags of each utterance and those that a model gives; None if there is no slot or
-    nothing varies between utterances.
+    None without slots or variation between utterances.
 
     Example:
         >>> truth = [["B-city", "O"], ["O", "B-city"], ["B-city", "B-time"]]
@@ -246,12 +252,12 @@ def slot_f1_interval(
     """
     from seqeval.metrics.sequence_labeling import get_entities
 
-    parts, wholes = [], []
-    for right, answered in zip(expected, given, strict=True):
-        slots, found = set(get_entities(list(right))), set(get_entities(list(answered)))
-        parts.append(2 * len(slots & found))
-        wholes.append(len(slots) + len(found))
-    if not sum(wholes):
+    doubled_matches, slot_counts = [], []
+    for truth, answer in zip(expected, predicted, strict=True):
+        slots, predicted_slots = set(get_entities(list(truth))), set(get_entities(list(answer)))
+        doubled_matches.append(2 * len(slots & predicted_slots))
+        slot_counts.append(len(slots) + len(predicted_slots))
+    if not sum(slot_counts):
         return None
-    score = ratio_of_sums(parts, wholes)
+    score = ratio_of_sums(doubled_matches, slot_counts)
     return None if score.low == score.high else score.within(0.0, 1.0).interval

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateDefence(ABC):
-    """A defence with a guarantee: `epsilon` sets the noise, or `noise_multiplier` gives it.
+    """A defence with a guarantee. Either `epsilon` or `noise_multiplier` sets the noise.
 
     Attributes:
         epsilon: Privacy budget of all planned epochs. Earlier private trainings on the same
@@ -52,7 +52,7 @@ class PrivateDefence(ABC):
             The model shows its words, without noise.
 
     Raises:
-        ValueError: a value is out of range, or not exactly one of epsilon and noise is given.
+        ValueError: a value is out of range, or not exactly one of `epsilon` and `noise_multiplier`.
     """
 
     name: ClassVar[str]
@@ -83,13 +83,13 @@ class PrivateDefence(ABC):
 
     @abstractmethod
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """See `Defence`: with Poisson sampling, which privacy is amplified by."""
+        """See `Defence`: with Poisson sampling, which amplifies privacy."""
 
     @abstractmethod
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
-        """See `Defence`; its noise must be known."""
+        """See `Defence`; the noise must be known."""
 
     @property
     @abstractmethod
@@ -101,7 +101,7 @@ class PrivateDefence(ABC):
         """The noise multiplier.
 
         Raises:
-            ValueError: only a budget is given, which `planned` turns into noise.
+            ValueError: there is only a budget; `planned` computes the noise.
         """
         if self.noise_multiplier is None:
             raise ValueError(
@@ -119,7 +119,7 @@ class PrivateDefence(ABC):
 
     @property
     def void(self) -> tuple[str, ...]:
-        """What voids the guarantee, in words."""
+        """Reasons that void the guarantee."""
         if self.noise_seed_without_guarantee is None:
             return ()
         return (
@@ -128,7 +128,7 @@ class PrivateDefence(ABC):
         )
 
     def secret(self) -> "Secret | None":
-        """Secret of noise and batches; None: a fresh one, kept nowhere."""
+        """Secret of noise and batches; None: a fresh one."""
         if self.noise_seed_without_guarantee is None:
             return None
         from vestige.training.secret import Secret
@@ -136,7 +136,7 @@ class PrivateDefence(ABC):
         return Secret.of_seed(self.noise_seed_without_guarantee)
 
     def batches(self, data: "EncodedCorpus", config: "TrainingConfig") -> "SequenceBatches":
-        """The batches of a training, to be counted.
+        """The batches of a training, to count them.
 
         Raises:
             VestigeError: the data has too few sequences or users.
@@ -155,14 +155,14 @@ class PrivateDefence(ABC):
         config: "TrainingConfig",
         progress: Callable[[int], None] | None = None,
     ) -> "PrivacyPlan":
-        """`plan` of a training whose configuration suits the defence.
+        """`plan` for a configuration that suits the defence.
 
         Raises:
-            VestigeError: no noise keeps within epsilon, or there are too few sequences or users.
+            VestigeError: no noise is enough for epsilon, or there are too few sequences or users.
         """
         batches, epochs = self.batches(data, config), config.epochs
-        units, rate = batches.units, batches.sample_rate
-        return self.plan(batches.unit, units, rate, epochs * len(batches), progress)
+        units, sample_rate = batches.units, batches.sample_rate
+        return self.plan(batches.unit, units, sample_rate, epochs * len(batches), progress)
 
     def plan(
         self,
@@ -172,14 +172,14 @@ class PrivateDefence(ABC):
         steps: int,
         progress: Callable[[int], None] | None = None,
     ) -> "PrivacyPlan":
-        """The defence with the noise that keeps within epsilon.
+        """The defence with the noise for its epsilon.
 
         Args:
-            unit: what is sampled and protected.
-            units: how many there are.
+            unit: unit of sampling and of the guarantee.
+            units: number of units.
             sample_rate: of the Poisson sampling.
             steps: of all epochs.
-            progress: called with how many noises have been tried.
+            progress: called with the number of noises tried.
         """
         from vestige.privacy.accounting import check_delta, default_delta, noise_for
 
@@ -203,7 +203,7 @@ class PrivateDefence(ABC):
 
 @dataclass(frozen=True)
 class PrivacyPlan:
-    """A private defence with noise and delta, and what its budget follows from; see `plan`."""
+    """A private defence with noise and delta, and the parameters of its budget; see `plan`."""
 
     defence: PrivateDefence
     sample_rate: float
@@ -212,7 +212,7 @@ class PrivacyPlan:
     steps: int
 
     def spent(self, steps: int) -> "PrivacySpent":
-        """The budget after so many steps, whatever interruptions lay between them."""
+        """The budget of a number of steps, with or without interruptions."""
         from vestige.privacy.accounting import Mechanism, PrivacySpent
 
         defence, rate = self.defence, self.sample_rate
@@ -256,20 +256,20 @@ class DPSGD(PrivateDefence):
         return self.unit or "sequence"
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """See `Defence`: Adam in place of sgd, whose long steps carry more noise than text."""
-        usual: Batching = "poisson-users" if self.unit == "user" else "poisson"
+        """See `Defence`: Adam instead of SGD, whose large steps have more noise than signal."""
+        default: Batching = "poisson-users" if self.unit == "user" else "poisson"
         chosen = given is not None and given.get("batching") is not None
         if self.unit == "user" and given is not None and not chosen:
-            config = replace(config, batching=usual)
-        config = with_batches(self, config, given, usual)
+            config = replace(config, batching=default)
+        config = with_batches(self, config, given, default)
         self._check(config)
         if given is None:
             return config
-        drawn = "user" if config.batching == "poisson-users" else "sequence"
-        if drawn != self.protected:
+        sampled = "user" if config.batching == "poisson-users" else "sequence"
+        if sampled != self.protected:
             raise ValueError(
                 f"`unit` {self.protected} must not come with `batching` "
-                f"{config.batching}, which samples a {drawn} at a time"
+                f"{config.batching}, which samples a {sampled} at a time"
             )
         if config.optimizer == "adam" or given.get("optimizer") is not None:
             return config
@@ -279,7 +279,7 @@ class DPSGD(PrivateDefence):
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
-        """The step; its unit is that of the Poisson sampling."""
+        """The step, with the unit of the Poisson sampling."""
         from vestige.privacy.dp_sgd import DPSGDStep
 
         self._check(config)
@@ -326,7 +326,7 @@ class DPFedAvg(PrivateDefence):
         return "user"
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """See `Defence`: the server moves by the users' average unless Adam is chosen."""
+        """See `Defence`: the server applies the average update, unless Adam is chosen."""
         config = with_batches(self, config, given, "poisson-users")
         self._check(config)
         if given is None or given.get("optimizer") == "adam":

@@ -1,4 +1,4 @@
-"""Defences without a guarantee: the goldfish loss and the regularizers against authorship.
+"""Defences without a guarantee: the goldfish loss and the regularizers that hide authors.
 
 The steps and their papers: `vestige.defences.goldfish` and `vestige.defences.regularizers`.
 """
@@ -75,13 +75,13 @@ class Adversarial:
         check_not_negative(weight=self.weight)
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """See `Defence`: one user at a time, as the paper advises."""
+        """See `Defence`: batches of one user, as in the paper."""
         return with_batches(self, config, given, "users")
 
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
-        """The step, with a fresh discriminator."""
+        """The step, with a new discriminator."""
         from vestige.defences.regularizers import AdversarialStep, require_users, width_of
         from vestige.training.steps import choose_precision
 
@@ -109,7 +109,7 @@ class Triplet:
 
     name: ClassVar[str] = "triplet"
 
-    weight: float = 0.1  # near 1 the hidden states collapse
+    weight: float = 0.1  # near 1, hidden states collapse
     pairing: Literal["auxiliary", "in-batch"] = "auxiliary"
 
     def __post_init__(self) -> None:
@@ -117,14 +117,14 @@ class Triplet:
         _validate.one_of(("auxiliary", "in-batch"), pairing=self.pairing)
 
     def suited(self, config: "TrainingConfig", given: Given | None = None) -> "TrainingConfig":
-        """See `Defence`: one user at a time; within such a batch all pairs would be of one."""
+        """See `Defence`: batches of one user, except for in-batch pairs, which need several."""
         usual: Batching = "documents" if self.pairing == "in-batch" else "users"
         return with_batches(self, config, given, usual)
 
     def step(
         self, model: "LanguageModel", data: "EncodedCorpus", config: "TrainingConfig"
     ) -> "StepFn":
-        """The step, which draws auxiliary batches from the data."""
+        """The step, with auxiliary batches from the data."""
         from vestige.defences.regularizers import TripletStep, require_users
         from vestige.training.sequences import SequenceBatches
         from vestige.training.steps import choose_precision
@@ -132,10 +132,10 @@ class Triplet:
 
         require_users(data, self.name)
         batches = batches_of(data, model, config)
-        own = batches if isinstance(batches, SequenceBatches) else None
+        sequences = batches if isinstance(batches, SequenceBatches) else None
         return TripletStep(
             weight=self.weight,
-            auxiliary=own if self.pairing == "auxiliary" else None,
+            auxiliary=sequences if self.pairing == "auxiliary" else None,
             max_grad_norm=config.max_grad_norm,
             precision=choose_precision(config.precision, model.device),
         )
