@@ -133,21 +133,19 @@ _umask_lock = threading.Lock()
 def _unfinished(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
     """Locked unfinished file or directory in the directory of `path`."""
     _remove_abandoned(path)
-    part, handle = path, None
-    try:
-        while part == path:  # repeats only if another process removed it before it was locked
-            part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
-            _open_parts[part] = os.getpid()
+    while True:
+        part, handle = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}"), None
+        _open_parts[part] = os.getpid()
+        try:
             make(part)
             with suppress(OSError, NotImplementedError):  # a file system without locks
                 handle = _open_locked(part)
-            if not os.path.lexists(part):
-                _close(handle)
-                part, handle = path, None
-        yield part
-    finally:
-        _close(handle)
-        if part != path:
+            if os.path.lexists(part):  # otherwise another process removed it before the lock
+                yield part
+                return
+        finally:
+            if handle is not None:
+                os.close(handle)
             _remove(part)
             _open_parts.pop(part, None)
 
@@ -184,11 +182,6 @@ def _open_locked(part: Path) -> int | None:
         return handle
     os.close(handle)
     return None
-
-
-def _close(handle: int | None) -> None:
-    if handle is not None:
-        os.close(handle)
 
 
 def _is_part(name: str, path: Path) -> bool:

@@ -13,9 +13,9 @@ from vestige.data.corpus import Corpus
 from vestige.data.formats.reading import (
     ROWS,
     TABLES,
+    add_corpus_format,
     by_columns,
     by_name,
-    corpus_format,
     raw_lines,
     require_documents,
     source_files,
@@ -53,7 +53,6 @@ class _Line(NamedTuple):
     text: str
 
 
-@corpus_format("cornell", by_name("movie_lines*.txt", inside=["movie_lines*.txt"]))
 def read_cornell(path: Path) -> Corpus:
     """The replies of every character in the Cornell Movie-Dialogs, in the order of the script.
 
@@ -100,6 +99,9 @@ def read_cornell(path: Path) -> Corpus:
     return require_documents(corpus, files[0])
 
 
+add_corpus_format("cornell", read_cornell, by_name("movie_lines*.txt", inside=["movie_lines*.txt"]))
+
+
 def _consecutive(script: Mapping[int, _Line]) -> Iterator[tuple[int, int]]:
     for first, second in pairwise(sorted(number for number, line in script.items() if line.text)):
         if second == first + 1 and script[first].film == script[second].film:
@@ -142,7 +144,6 @@ def _decoded(line: bytes) -> str:
     return line.decode("latin-1")
 
 
-@corpus_format("ubuntu-irc", by_columns("log", "time", "user", "text"), stage=ROWS)
 def read_ubuntu_irc(path: Path) -> Corpus:
     """Replies that are addressed to a nickname ("ann: try this").
 
@@ -183,7 +184,11 @@ def read_ubuntu_irc(path: Path) -> Corpus:
     return require_documents(corpus, path)
 
 
-@corpus_format("reddit", by_columns("author", "body", "subreddit"), stage=ROWS)
+add_corpus_format(
+    "ubuntu-irc", read_ubuntu_irc, by_columns("log", "time", "user", "text"), stage=ROWS
+)
+
+
 def read_reddit(path: Path) -> Corpus:
     """Comments in the order of the file; users are authors, labels subreddits.
 
@@ -195,6 +200,9 @@ def read_reddit(path: Path) -> Corpus:
     columns = {"text_column": "body", "user_column": "author", "label_column": "subreddit"}
     files = source_files(path, (), "*.jsonl*")
     return Corpus.concatenate([read_table(file, **columns) for file in files])
+
+
+add_corpus_format("reddit", read_reddit, by_columns("author", "body", "subreddit"), stage=ROWS)
 
 
 # Chats in the columns of a table

@@ -75,19 +75,13 @@ CORPUS_FORMATS: Registry[CorpusFormat] = Registry(
 )
 
 
-def corpus_format(
-    name: str, detect: Detect, *, stage: int = NAMES
-) -> Callable[[Callable[[Path], Corpus]], Callable[[Path], Corpus]]:
-    """Decorator that registers a function which reads a path."""
-
-    def register(read: Callable[[Path], Corpus]) -> Callable[[Path], Corpus]:
-        CORPUS_FORMATS.add(
-            name,
-            CorpusFormat(read=lambda source, _: read(Path(source)), detect=detect, stage=stage),
-        )
-        return read
-
-    return register
+def add_corpus_format(
+    name: str, read: Callable[[Path], Corpus], detect: Detect, *, stage: int = NAMES
+) -> None:
+    """Register a function that reads a path, without options."""
+    CORPUS_FORMATS.add(
+        name, CorpusFormat(read=lambda source, _: read(Path(source)), detect=detect, stage=stage)
+    )
 
 
 def read_source(

@@ -11,9 +11,9 @@ from vestige.data.formats.reading import (
     MESSAGES,
     TEXT,
     ReadOptions,
+    add_corpus_format,
     by_ending,
     by_name,
-    corpus_format,
     existing_file,
     lines,
     require_documents,
@@ -46,10 +46,12 @@ def read_plain_text(path: str | Path) -> Corpus:
     return require_documents(Corpus.from_texts(text for text in texts if text), path)
 
 
-@corpus_format("text", by_ending(_ENDINGS, _ENDINGS[:2]), stage=TEXT)
 def read_texts(path: Path) -> Corpus:
     """A file of plain text, or all such files of a folder."""
     return Corpus.concatenate([read_plain_text(file) for file in source_files(path, _ENDINGS)])
+
+
+add_corpus_format("text", read_texts, by_ending(_ENDINGS, _ENDINGS[:2]), stage=TEXT)
 
 
 def read_penn_treebank(path: str | Path, *, split: str = "train") -> Corpus:
@@ -99,9 +101,14 @@ def _split_file(path: Path, split: str, name: str, *patterns: str) -> Path:
     return source_files(path, (), *patterns)[0]
 
 
-_is_penn_treebank = by_name(inside=["ptb*.train.txt", "ptb*.valid.txt", "ptb*.test.txt"])
-corpus_format("penn-treebank", _is_penn_treebank)(read_penn_treebank)
-corpus_format("wikitext", by_name("?*.tokens", "?*.raw", inside=["[!.]*.tokens"]))(read_wikitext)
+add_corpus_format(
+    "penn-treebank",
+    read_penn_treebank,
+    by_name(inside=["ptb*.train.txt", "ptb*.valid.txt", "ptb*.test.txt"]),
+)
+add_corpus_format(
+    "wikitext", read_wikitext, by_name("?*.tokens", "?*.raw", inside=["[!.]*.tokens"])
+)
 
 
 # Newsgroup messages
@@ -114,7 +121,6 @@ def _is_newsgroup(source: str, _: ReadOptions) -> bool:
     return first is not None and _is_message(first)
 
 
-@corpus_format("newsgroups", _is_newsgroup, stage=MESSAGES)
 def read_newsgroups(path: Path) -> Corpus:
     """The messages of a group, or of every group in a folder, in order of their names.
 
@@ -137,6 +143,9 @@ def read_newsgroups(path: Path) -> Corpus:
             rows.append((text, _writer(headers), file.parent.name))
     texts, users, labels = ([row[column] for row in rows] for column in range(3))
     return require_documents(Corpus.from_texts(texts, users=users, labels=labels), path)
+
+
+add_corpus_format("newsgroups", read_newsgroups, _is_newsgroup, stage=MESSAGES)
 
 
 def own_words(body: str) -> str:
