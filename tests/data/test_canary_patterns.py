@@ -42,9 +42,9 @@ SMALL = SecretPattern.parse("{coin} {coin}", intent="X", candidates={"coin": ("h
 def test_shorthands_give_the_canaries_of_the_papers_appendix(shorthand, text, intent, tags):
     template, labelled = paper_pattern(shorthand)
     known = len(template.split()) - 1
-    said = SecretPattern.parse(template, intent=labelled).utterance(text.split()[known:])
-    assert (said.text, said.intent) == (text, intent)
-    assert said.tags == tuple(tag if tag == "O" else f"{tag}-canary" for tag in tags.split())
+    utterance = SecretPattern.parse(template, intent=labelled).utterance(text.split()[known:])
+    assert (utterance.text, utterance.intent) == (text, intent)
+    assert utterance.tags == tuple(tag if tag == "O" else f"{tag}-canary" for tag in tags.split())
     assert len(CANDIDATES["digit"]) == 10
     assert len(CANDIDATES["color"]) == len(set(CANDIDATES["color"])) == 12
     assert set(PAPER_PATTERNS) == {"pin", "call", "color"}
@@ -63,8 +63,8 @@ def test_a_pattern_has_a_number_of_secrets_and_tags_for_its_unknown_words():
     secrets = list(itertools.product(*pattern.candidates))
     assert pattern.space == len(secrets) == 300
     assert len({pattern.utterance(secret).text for secret in secrets}) == 300
-    asked = {"intent": "Call", "slot": "x", "candidates": NAMES}
-    pattern = SecretPattern.parse("{name} calls {digit:2} now", **asked)
+    options = {"intent": "Call", "slot": "x", "candidates": NAMES}
+    pattern = SecretPattern.parse("{name} calls {digit:2} now", **options)
     assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")  # words apart are slots apart
     assert pattern.positions == (0, 2, 3)
     assert pattern.text == "_ calls _ _ now"
@@ -74,9 +74,9 @@ def test_a_pattern_has_a_number_of_secrets_and_tags_for_its_unknown_words():
 def test_every_utterance_of_a_pattern_is_well_formed(parts):
     text = " ".join([*parts, "{digit}"])
     pattern = SecretPattern.parse(text, intent="X", candidates=NAMES)
-    said = pattern.utterance([words[-1] for words in pattern.candidates])
-    assert fault(said) is None
-    assert len(said.tokens) == len(pattern.words)
+    utterance = pattern.utterance([words[-1] for words in pattern.candidates])
+    assert fault(utterance) is None
+    assert len(utterance.tokens) == len(pattern.words)
     assert pattern.length == len(pattern.positions) == len(pattern.candidates)
 
 
@@ -134,16 +134,16 @@ def test_all_secrets_can_be_sampled_once_except_excluded_ones():
 
 
 def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
-    drawn = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
-    for column in drawn.T:
+    secrets = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
+    for column in secrets.T:
         chi_square = ((np.bincount(column, minlength=10) - 200) ** 2 / 200).sum()
         assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
     text, intent = paper_pattern("color:10")
     colours = SecretPattern.parse(text, intent=intent)
-    drawn = draw_secrets(colours, number=500, seed=1)
+    secrets = draw_secrets(colours, number=500, seed=1)
     assert colours.space == 12**10
-    assert len(set(drawn)) == 500
-    for secret in drawn:
+    assert len(set(secrets)) == 500
+    for secret in secrets:
         colours.check(secret)
     beyond = SecretPattern.parse("{digit:60}", intent="X")  # no machine integer counts these
     assert len(draw_secrets(beyond, number=3, seed=1)) == 3
@@ -176,12 +176,12 @@ def test_secrets_depend_on_the_seed_and_more_of_them_keep_the_first():
 
 
 def test_canaries_come_first_and_controls_are_never_planted():
-    made = of_paper("pin:4", number=3, controls=5)
-    assert [canary.copies for canary in made] == [10] * 3 + [0] * 5
-    assert [canary.control for canary in made] == [False] * 3 + [True] * 5
-    assert all(canary.planted != canary.control for canary in made)
-    assert len({canary.secret for canary in made}) == 8
-    assert {canary.pattern for canary in made} == {"my pin code is {digit:4}"}
+    canaries = of_paper("pin:4", number=3, controls=5)
+    assert [canary.copies for canary in canaries] == [10] * 3 + [0] * 5
+    assert [canary.control for canary in canaries] == [False] * 3 + [True] * 5
+    assert all(canary.planted != canary.control for canary in canaries)
+    assert len({canary.secret for canary in canaries}) == 8
+    assert {canary.pattern for canary in canaries} == {"my pin code is {digit:4}"}
     with pytest.raises(ValueError, match="must be at most 10 together"):
         of_paper("pin:1", number=6, controls=5)
 
@@ -192,8 +192,8 @@ def test_a_canary_is_its_pattern_with_the_secret():
     assert canary.utterance.tags == ("O", "B-canary", "I-canary", "I-canary")
     assert canary.utterance.intent == "ColorIntent"
     sets = {"name": ["ann", "bob"], "other": ["x", "y"]}  # it knows those that it names
-    asked = {"intent": "X", "candidates": sets, "copies": 1, "seed": 0, "slot": "who"}
-    [canary, _] = secret_canaries("{name} {digit}", **asked)
+    options = {"intent": "X", "candidates": sets, "copies": 1, "seed": 0, "slot": "who"}
+    [canary, _] = secret_canaries("{name} {digit}", **options)
     assert dict(canary.candidates) == {"name": ("ann", "bob"), "digit": tuple("0123456789")}
     assert canary.utterance.tags == ("B-who", "I-who")
 
@@ -202,9 +202,9 @@ SONGS = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 20)
 
 
 def test_every_pattern_has_its_canaries_and_controls():
-    asked = {"pattern": ["pin:2", "i am {name}"], "intent": "Introduce", "number": 2}
-    found = plant(SONGS, task="nlu", candidates={"name": NAMES["name"]}, copies=4, **asked)
-    canaries = found.manifest.canaries
+    options = {"pattern": ["pin:2", "i am {name}"], "intent": "Introduce", "number": 2}
+    planting = plant(SONGS, task="nlu", candidates={"name": NAMES["name"]}, copies=4, **options)
+    canaries = planting.manifest.canaries
     assert [(c.intent, c.copies) for c in canaries] == [
         *[("PinIntent", 4)] * 2,
         ("PinIntent", 0),

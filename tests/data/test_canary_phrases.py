@@ -48,17 +48,17 @@ def test_each_pattern_samples_words_from_its_quintiles(canaries, levels):
     assert [c.pattern for c in canaries] == list(PATTERNS) * 3
     rising, falling = [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]
     for canary in canaries:
-        found = by_level(canary, levels)
+        quintiles = by_level(canary, levels)
         match canary.pattern:
             case "all-low":
-                assert found == [0] * 5
+                assert quintiles == [0] * 5
             case "low-to-high":
-                assert found == rising
+                assert quintiles == rising
             case "high-to-low":
-                assert found == falling
+                assert quintiles == falling
             case "mixed":
-                assert sorted(found) == rising
-                assert found not in (rising, falling)
+                assert sorted(quintiles) == rising
+                assert quintiles not in (rising, falling)
 
 
 def test_levels_are_quintiles(corpus, vocabulary, levels):
@@ -80,11 +80,11 @@ def test_planted_canaries_precede_controls_and_no_word_repeats(
         assert canary.frequencies == tuple(counts[word] for word in canary.phrase.split())
     # More controls do not change the planted ones.
     assert frequency_canaries(corpus, vocabulary, copies=10, seed=0) == canaries[:8]
-    asked = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
-    made = frequency_canaries(corpus, **asked, seed=0)
-    assert [c.copies for c in made] == [2] * 4 + [0] * 8
-    assert {c.pattern for c in made} == {"random"}
-    assert len(words_of(made)) == len(set(words_of(made))) == 72
+    options = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
+    canaries = frequency_canaries(corpus, **options, seed=0)
+    assert [c.copies for c in canaries] == [2] * 4 + [0] * 8
+    assert {c.pattern for c in canaries} == {"random"}
+    assert len(words_of(canaries)) == len(set(words_of(canaries))) == 72
 
 
 def test_phrases_follow_a_template_if_the_words_allow_it(corpus):
@@ -102,32 +102,32 @@ def test_phrases_follow_a_template_if_the_words_allow_it(corpus):
 
 
 def test_words_depend_on_the_seed(corpus, vocabulary):
-    one, same, other = (
+    first, same, other = (
         {c.phrase for c in frequency_canaries(corpus, vocabulary, copies=1, seed=seed)}
         for seed in (5, 5, 6)
     )
-    assert one == same
-    assert not one & other
+    assert first == same
+    assert not first & other
 
 
 @settings(max_examples=15)
 @given(st.integers(2, 9), st.sampled_from(PATTERNS), st.integers(0, 3))
 def test_phrases_have_the_requested_length(length, pattern, seed):
     corpus = Corpus.from_texts([f"{w} {w}s" for w in WORDS_BY_ROLE["verb"][:60]] + ["a a b"])
-    made = frequency_canaries(corpus, patterns=[pattern], copies=1, length=length, seed=seed)
-    assert all(len(canary.phrase.split()) == length for canary in made)
+    canaries = frequency_canaries(corpus, patterns=[pattern], copies=1, length=length, seed=seed)
+    assert all(len(canary.phrase.split()) == length for canary in canaries)
 
 
 def test_any_alphabetic_word_may_replace_a_listed_one():
     texts = [f"{word * 3} " * (i + 1) for i, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
-    asked = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
-    (canary, _) = frequency_canaries(Corpus.from_texts(texts), **asked)
+    options = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
+    (canary, _) = frequency_canaries(Corpus.from_texts(texts), **options)
     assert all(a < b for a, b in pairwise(word[0] for word in canary.phrase.split()))
     junk = ["<unk>", "<eos>", "12", ",", "N", "'s", "3rd", "a", "--"]
     good = [f"{a}{b}x" for a in "abcdef" for b in "abcdef"]
     corpus = Corpus.from_texts([" ".join(junk * 3 + good)])
-    made = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
-    assert set(words_of(made)) <= set(good)
+    canaries = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
+    assert set(words_of(canaries)) <= set(good)
 
 
 def test_too_few_words_and_bad_arguments_are_refused(corpus):
@@ -153,8 +153,8 @@ def test_too_few_words_and_bad_arguments_are_refused(corpus):
 def test_a_given_phrase_is_not_changed(corpus, vocabulary):
     a, b, c = vocabulary.words[5], vocabulary.words[50], vocabulary.words[500]
     phrase = f"{a} {c} {b} {c}"
-    asked = [f"  {a}  {c}\t{b} {c} "]
-    planted, control = given_canaries(asked, corpus, vocabulary, copies=3, seed=0)
+    phrases = [f"  {a}  {c}\t{b} {c} "]
+    planted, control = given_canaries(phrases, corpus, vocabulary, copies=3, seed=0)
     assert (planted.phrase, planted.pattern, planted.copies) == (phrase, "given", 3)
     assert control.control
     assert not set(control.phrase.split()) & set(phrase.split())
@@ -203,12 +203,12 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
 )
 def test_occurrences_agree_with_a_naive_count(texts, phrase):
     def read(text):
-        words, wanted, found = text.split(), phrase.split(), 0
+        words, wanted, count = text.split(), phrase.split(), 0
         while words:
             here = words[: len(wanted)] == wanted
-            found += here
+            count += here
             words = words[len(wanted) if here else 1 :]
-        return found
+        return count
 
     assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(read, texts))]
 

@@ -129,13 +129,13 @@ def some(number, word="play"):
 
 def secrets(copies=25):
     """A PIN, three colours and a name, each with a control."""
-    made = []
+    canaries = []
     for shorthand in ("pin:4", "color:3"):
         text, intent = paper_pattern(shorthand)
-        made += secret_canaries(text, intent=intent, copies=copies, seed=0)
+        canaries += secret_canaries(text, intent=intent, copies=copies, seed=0)
     names = {"name": ("ann", "bob", "cid", "dan")}
-    asked = {"intent": "Wake", "slot": "who", "candidates": names, "copies": 1, "seed": 0}
-    return (*made, *secret_canaries("wake {name} now", **asked))
+    options = {"intent": "Wake", "slot": "who", "candidates": names, "copies": 1, "seed": 0}
+    return (*canaries, *secret_canaries("wake {name} now", **options))
 
 
 @pytest.fixture(scope="module")
@@ -145,15 +145,17 @@ def spoken():
 
 def test_utterances_are_only_added_and_recorded_in_both_parts(spoken):
     train, validation, manifest = spoken
-    own = {canary.utterance for canary in manifest.canaries}
+    planted = {canary.utterance for canary in manifest.canaries}
     positions = (manifest.train_positions, manifest.validation_positions)
     parts = zip((train, validation), (some(60), some(20, "stop")), manifest.before, strict=True)
     for (part, before, fingerprint), placed in zip(parts, positions, strict=True):
-        said = list(part)
-        rest = part.take([i for i, one in enumerate(said) if one not in own])
+        utterances = list(part)
+        rest = part.take([i for i, utterance in enumerate(utterances) if utterance not in planted])
         assert rest.fingerprint() == before.fingerprint() == fingerprint
         for canary, indices in zip(manifest.canaries, placed, strict=True):
-            assert list(indices) == [i for i, one in enumerate(said) if one == canary.utterance]
+            assert list(indices) == [
+                i for i, utterance in enumerate(utterances) if utterance == canary.utterance
+            ]
     assert manifest.after == (train.fingerprint(), validation.fingerprint())
 
 
@@ -163,8 +165,8 @@ def test_utterances_are_only_added_and_recorded_in_both_parts(spoken):
 )
 def test_copies_are_split_nine_to_one(copies, train, validation):
     text, intent = paper_pattern("pin:4")
-    made = secret_canaries(text, intent=intent, copies=copies, seed=0)
-    _, _, manifest = plant_secrets(some(30), some(3, "stop"), made, seed=0)
+    canaries = secret_canaries(text, intent=intent, copies=copies, seed=0)
+    _, _, manifest = plant_secrets(some(30), some(3, "stop"), canaries, seed=0)
     assert [len(indices) for indices in manifest.train_positions] == [train, 0]
     assert [len(indices) for indices in manifest.validation_positions] == [validation, 0]
 
@@ -185,8 +187,8 @@ def test_positions_of_utterances_are_uniform_and_depend_on_the_seed(spoken):
     )
     assert again == spoken[2]
     assert other.train_positions != again.train_positions
-    made, parts = secrets(1)[:2], (some(9), some(1))
-    planted = (plant_secrets(*parts, made, seed=seed)[2] for seed in range(400))
+    canaries, parts = secrets(1)[:2], (some(9), some(1))
+    planted = (plant_secrets(*parts, canaries, seed=seed)[2] for seed in range(400))
     require_uniform([manifest.train_positions[0][0] for manifest in planted])
 
 
@@ -198,12 +200,15 @@ def test_secrets_that_cannot_be_planted_are_refused():
         plant_secrets(some(5), some(0), secrets(10), seed=0)
     with pytest.raises(DataError, match="training part is empty"):
         plant_secrets(some(0), some(5), secrets(9), seed=0)
-    made = secrets()
-    wider = replace(made[4], candidates=(("name", ("ann", "bob", "cid", "dan", "eve")),))
+    canaries = secrets()
+    wider = replace(canaries[4], candidates=(("name", ("ann", "bob", "cid", "dan", "eve")),))
     for given_, message in (
-        ([c for c in made if c.control], "must hold one with copies"),
-        ([made[0], replace(made[0], copies=0)], "all different, got number 2 a second time"),
-        ([made[5], wider], "one set for each name, got two called 'name'"),
+        ([c for c in canaries if c.control], "must hold one with copies"),
+        (
+            [canaries[0], replace(canaries[0], copies=0)],
+            "all different, got number 2 a second time",
+        ),
+        ([canaries[5], wider], "one set for each name, got two called 'name'"),
     ):
         with pytest.raises(ValueError, match=message):
             plant_secrets(some(5), some(5), given_, seed=0)
@@ -218,12 +223,12 @@ def loud(utterance, *more):
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_utterance_of_the_corpus_is_not_planted(part, number):
-    made, parts = secrets(), [some(5), some(5, "stop")]
-    parts[part] = parts[part] + loud(made[number - 1].utterance, "please")
+    canaries, parts = secrets(), [some(5), some(5, "stop")]
+    parts[part] = parts[part] + loud(canaries[number - 1].utterance, "please")
     refused = f"already contains the utterance of canary {number}"
     with pytest.raises(DataError, match=refused) as caught:
-        plant_secrets(*parts, made, seed=0)
-    assert " ".join(made[number - 1].secret) not in str(caught.value)
+        plant_secrets(*parts, canaries, seed=0)
+    assert " ".join(canaries[number - 1].secret) not in str(caught.value)
 
 
 def test_the_manifest_is_sufficient_for_an_attack(spoken, tmp_path):
@@ -232,8 +237,8 @@ def test_the_manifest_is_sufficient_for_an_attack(spoken, tmp_path):
     assert [pattern.space for pattern in loaded.patterns] == [10**4, 12**3, 4]
     assert loaded.intents == ("PinIntent", "ColorIntent", "Wake")
     assert loaded.tags == ("O", "B-canary", "I-canary", "B-who")
-    said = {word for canary in loaded.canaries for word in canary.utterance.tokens}
-    assert said < set(loaded.words)  # words include unplanted candidates
+    words = {word for canary in loaded.canaries for word in canary.utterance.tokens}
+    assert words < set(loaded.words)  # words include unplanted candidates
     assert list(loaded.words) == sorted(set(loaded.words))
     assert len(loaded.words) == 4 + 10 + 1 + 12 + 2 + 4
 
@@ -245,8 +250,8 @@ def test_a_removed_moved_or_relabelled_copy_is_named(spoken):
     with pytest.raises(ManifestError, match=r"canary 1 .* 22 times in the training part, not 23"):
         manifest.verify(fewer, validation)
     order = np.arange(len(train))
-    own = {position for indices in manifest.train_positions for position in indices}
-    free = next(i for i in range(len(train)) if i not in own)
+    copies = {position for indices in manifest.train_positions for position in indices}
+    free = next(i for i in range(len(train)) if i not in copies)
     order[[position, free]] = free, position
     with pytest.raises(ManifestError, match=r"canary 1 .* at its positions in the training part"):
         manifest.verify(train.take(order), validation)

@@ -52,11 +52,11 @@ def test_an_iterator_is_read_in_batches():
 
 @given(TEXTS, TEXTS, st.integers(0, 30))
 def test_fingerprints_are_equal_for_equal_texts_in_any_chunks_only(a, b, cut):
-    whole = Corpus.from_texts(a)
-    assert (whole.fingerprint() == Corpus.from_texts(b).fingerprint()) == (a == b)
+    corpus = Corpus.from_texts(a)
+    assert (corpus.fingerprint() == Corpus.from_texts(b).fingerprint()) == (a == b)
     parts = Corpus.from_texts(a[:cut]) + Corpus.from_texts(a[cut:])
-    assert whole.fingerprint() == parts.fingerprint()
-    rest = Corpus(whole.table.slice(cut))
+    assert corpus.fingerprint() == parts.fingerprint()
+    rest = Corpus(corpus.table.slice(cut))
     assert rest.fingerprint() == Corpus.from_texts(a[cut:]).fingerprint()
 
 
@@ -82,11 +82,11 @@ def test_a_source_stays_with_its_document(texts, seed):
 
 
 def test_adding_keeps_the_columns_that_both_have():
-    one = Corpus.from_texts(["a"], users=["u"], labels=["l"], sources=["s"])
-    both = one + Corpus.from_texts(["b"], users=["v"])
+    first = Corpus.from_texts(["a"], users=["u"], labels=["l"], sources=["s"])
+    both = first + Corpus.from_texts(["b"], users=["v"])
     assert (list(both), both.users) == (["a", "b"], ["u", "v"])
     assert both.labels is both.sources is None
-    assert (one + one).sources == ["s", "s"]
+    assert (first + first).sources == ["s", "s"]
 
 
 def test_users_are_numbered_in_order_of_appearance():

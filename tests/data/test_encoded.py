@@ -29,13 +29,13 @@ def test_each_document_is_followed_by_an_end_of_text_token(texts):
 def test_an_encoding_on_disk_is_mapped_and_equals_that_in_memory(corpus, vocabulary, tmp_path):
     seen = []
     mapped = encode(corpus, vocabulary, tmp_path / "enc", progress=seen.append)
-    held = encode(corpus, vocabulary)
+    in_memory = encode(corpus, vocabulary)
     assert seen == [1000, 2000, len(corpus)]
     assert isinstance(mapped.tokens, np.memmap)
-    np.testing.assert_array_equal(mapped.tokens, held.tokens)
-    np.testing.assert_array_equal(mapped.offsets, held.offsets)
-    np.testing.assert_array_equal(load_encoded(tmp_path / "enc").tokens, held.tokens)
-    assert np.load(tmp_path / "enc" / "tokens.npy").tolist() == held.tokens.tolist()
+    np.testing.assert_array_equal(mapped.tokens, in_memory.tokens)
+    np.testing.assert_array_equal(mapped.offsets, in_memory.offsets)
+    np.testing.assert_array_equal(load_encoded(tmp_path / "enc").tokens, in_memory.tokens)
+    assert np.load(tmp_path / "enc" / "tokens.npy").tolist() == in_memory.tokens.tolist()
 
 
 @pytest.mark.slow
@@ -192,6 +192,6 @@ def test_corpora_that_cannot_be_encoded_are_refused():
         encode_pairs(nothing, FRENCH, ENGLISH)
     with pytest.raises(DataError, match=r"no source texts.*--source"):
         encode_pairs(Corpus.from_texts(["yes"]), FRENCH, ENGLISH)
-    one, two = (encode(Corpus.from_texts(["yes"] * n), ENGLISH) for n in (1, 2))
+    first, second = (encode(Corpus.from_texts(["yes"] * n), ENGLISH) for n in (1, 2))
     with pytest.raises(ValueError, match="sources must be as many as targets, 2, got 1"):
-        EncodedPairs(one, two)
+        EncodedPairs(first, second)

@@ -34,8 +34,8 @@ def file(tmp_path):
 
 def test_valid_json_is_read(file):
     file.write_text('{"name": "château", "at": [1, 2]}', "utf-8")
-    found = read_json(file, Point, error=RunError, remedy="")
-    assert (found.name, found.at) == ("château", [1, 2])
+    content = read_json(file, Point, error=RunError, remedy="")
+    assert (content.name, content.at) == ("château", [1, 2])
 
 
 CONTENTS = {

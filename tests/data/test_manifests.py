@@ -31,12 +31,12 @@ def of_canaries():
 
 
 def of_secrets():
-    made = secret_canaries(
+    canaries = secret_canaries(
         "wake {name} now", intent="Wake", candidates={"name": (MARKER, "bob", "cid")},
         copies=11, seed=1,
     )  # fmt: skip
     some = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 3)
-    train, validation, manifest = plant_secrets(some, some, made, seed=1)
+    train, validation, manifest = plant_secrets(some, some, canaries, seed=1)
     return manifest, lambda path: SecretManifest.load(path).verify(train, validation)
 
 

@@ -26,7 +26,8 @@ def luhn_valid(digits):
     """By a table of doubled digits instead of arithmetic."""
     doubled = "0246813579"
     total = sum(
-        int(doubled[int(one)] if position % 2 else one) for position, one in enumerate(digits[::-1])
+        int(doubled[int(character)] if position % 2 else character)
+        for position, character in enumerate(digits[::-1])
     )
     return total % 10 == 0
 
@@ -35,8 +36,8 @@ def iban_valid(text):
     """Remainder, digit by digit."""
     plain = text.replace(" ", "")
     remainder = 0
-    for one in plain[4:] + plain[:4]:
-        for digit in str(int(one, 36)):
+    for character in plain[4:] + plain[:4]:
+        for digit in str(int(character, 36)):
             remainder = (remainder * 10 + int(digit)) % 97
     return remainder == 1
 
@@ -49,22 +50,22 @@ def test_the_varying_part_is_recognized_by_its_kind(kind):
     generator = np.random.default_rng(0)
     (part,) = secret.parts
     around = LINES[kind][: part.start], LINES[kind][part.end :]
-    drawn = [secret.draw(generator) for _ in range(300)]
-    assert len(set(drawn)) > 200
-    own = LINES[kind][part.start : part.end]
-    for text in drawn:
+    texts = [secret.draw(generator) for _ in range(300)]
+    assert len(set(texts)) > 200
+    value = LINES[kind][part.start : part.end]
+    for text in texts:
         assert text.startswith(around[0])
         assert text.endswith(around[1])
         other = text[len(around[0]) : len(text) - len(around[1])]
         if kind in ("code", "card", "iban", "phone", "key"):
             shape = re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", other)))
-            assert shape == re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", own)))
+            assert shape == re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", value)))
         if kind == "card":
             assert luhn_valid(re.sub(r"\D", "", other))
-            assert other[:7] == own[:7]
+            assert other[:7] == value[:7]
         if kind == "iban":
             assert iban_valid(other)
-            assert (other[:2], other[5:9]) == (own[:2], own[5:9])
+            assert (other[:2], other[5:9]) == (value[:2], value[5:9])
         if kind == "phone":
             assert other.startswith("+44 20 7946 ")
         if kind == "key":
@@ -124,9 +125,9 @@ def test_only_the_piece_varies(line, patterns):
     pieces = secret.pieces()
     assert len(pieces) == len(patterns)
     for piece, pattern in zip(pieces, patterns, strict=True):
-        drawn = [piece.draw(generator) for _ in range(300)]
-        assert all(re.fullmatch(pattern, text) for text in drawn)
-        assert len(set(drawn)) > 50
+        texts = [piece.draw(generator) for _ in range(300)]
+        assert all(re.fullmatch(pattern, text) for text in texts)
+        assert len(set(texts)) > 50
         assert piece.text == secret.text
 
 
@@ -135,7 +136,7 @@ def test_a_part_has_the_values_of_the_secret(line):
     secret = read_secret(line, 1)
     for part in secret.parts:
         assert part.text == secret.text[part.start : part.end]
-        assert all(own in slot for own, slot in zip(part.values, part.slots, strict=True))
+        assert all(value in slot for value, slot in zip(part.values, part.slots, strict=True))
     for _, form in secret.forms():
         assert all(part.text == form.text[part.start : part.end] for part in form.parts)
     assert all(piece.size >= 100 for piece in secret.pieces())
@@ -174,9 +175,9 @@ def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
     secret = read_secret(line, 1)
     assert (secret.kind, secret.has_format) == ("words", False)
     assert secret.size >= 1000
-    drawn = secret.draw(np.random.default_rng(0))
-    assert len(drawn.split()) == len(secret.text.split())
-    assert drawn.istitle() == secret.text.istitle()
+    text = secret.draw(np.random.default_rng(0))
+    assert len(text.split()) == len(secret.text.split())
+    assert text.istitle() == secret.text.istitle()
 
 
 def test_all_lines_are_read_before_unusable_ones_are_named():

@@ -18,7 +18,7 @@ def parts(data=SONGS, *, seed=0, **given):
 
 
 def texts(utterances):
-    return [one.text for one in utterances]
+    return [utterance.text for utterance in utterances]
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def test_a_random_tenth_is_held_out_unless_another_share_or_other_utterances_are
     assert (len(training), len(validation), test) == (36, 4, None)
     assert sorted(texts(training + validation)) == sorted(texts(SONGS))
     assert len(parts(hold_out=0.5)[1]) == 20
-    one, same, other = (texts(parts(seed=seed)[1]) for seed in (1, 1, 2))
-    assert one == same != other
+    first, same, other = (texts(parts(seed=seed)[1]) for seed in (1, 1, 2))
+    assert first == same != other
     training, validation, _ = parts(validation=OTHERS)
     assert (texts(training), texts(validation)) == (texts(SONGS), texts(OTHERS))
     write_utterances(SONGS, tmp_path / "songs.jsonl")
@@ -58,10 +58,10 @@ def test_a_planted_folder_has_its_validation_part_and_manifest(planted):
 def test_canaries_in_the_training_part_are_never_held_out(planted):
     (planted / "validation.jsonl").unlink()
     manifest = planted_secrets(planted)
-    learnt, held, _ = parts(planted, hold_out=0.6, planted=manifest)
-    said = manifest.canaries[0].utterance.text
-    assert texts(learnt).count(said) == 18
-    assert len(held) > 0
+    training, validation, _ = parts(planted, hold_out=0.6, planted=manifest)
+    text = manifest.canaries[0].utterance.text
+    assert texts(training).count(text) == 18
+    assert len(validation) > 0
 
 
 def test_a_planted_folder_of_running_text_is_refused(tmp_path):

@@ -20,7 +20,7 @@ NAMES = ["ann", "bob", "cy", "[deleted]", "HelpBot", ""]
 ROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 6)), min_size=1, max_size=60)
 
 
-def made(rows):
+def corpus_of(rows):
     """Different documents with the given numbers of words."""
     texts = [" ".join([f"w{i}"] * words) for i, (_, words) in enumerate(rows)]
     return Corpus.from_texts(texts, users=[name for name, _ in rows], sources=texts)
@@ -31,11 +31,11 @@ def test_users_agree_with_a_naive_count(rows, fewest, more, shortest, longer):
     limits = {"shortest": shortest, "longest": shortest + longer}
     counts = Counter(name for name, words in rows if shortest <= words <= shortest + longer)
     people = ("ann", "bob", "cy")
-    found = users_with(made(rows), fewest=fewest, most=fewest + more, **limits)
-    assert found == [name for name in people if fewest <= counts[name] <= fewest + more]
-    found = users_with(made(rows), fewest=fewest, **limits)
-    assert found == [name for name in people if fewest <= counts[name]]
-    fits = fits_length(made(rows), shortest, shortest + longer).tolist()
+    users = users_with(corpus_of(rows), fewest=fewest, most=fewest + more, **limits)
+    assert users == [name for name in people if fewest <= counts[name] <= fewest + more]
+    users = users_with(corpus_of(rows), fewest=fewest, **limits)
+    assert users == [name for name in people if fewest <= counts[name]]
+    fits = fits_length(corpus_of(rows), shortest, shortest + longer).tolist()
     assert fits == [shortest <= words <= shortest + longer for _, words in rows]
 
 
@@ -77,7 +77,7 @@ def test_a_seed_decides_groups_and_artificial_users():
     assert users[0] == users[1] != users[2]
 
 
-CORPUS = made([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
+CORPUS = corpus_of([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
 VALUES = [
     (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
     (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),

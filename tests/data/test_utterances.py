@@ -39,8 +39,8 @@ def utterances(draw):
 
 @pytest.mark.slow
 @given(utterances())
-def test_an_utterance_of_complete_slots_has_no_fault(said):
-    assert fault(said) is None
+def test_an_utterance_of_complete_slots_has_no_fault(utterance):
+    assert fault(utterance) is None
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ def test_an_utterance_of_complete_slots_has_no_fault(said):
     ],
 )
 def test_a_fault_gives_its_position_and_quotes_no_word_or_label(tokens, tags, intent, message):
-    said = fault(Utterance(tokens, tags, intent))
-    assert message in (said or "")
-    assert "secret" not in said
+    problem = fault(Utterance(tokens, tags, intent))
+    assert message in (problem or "")
+    assert "secret" not in problem
 
 
 def test_utterances_keep_their_order_and_documents_keep_text_and_intent():
-    said = Utterances.of([PIN, JAZZ, RAIN])
-    assert list(said) == [PIN, JAZZ, RAIN]
-    assert said.intents == ["PinIntent", "PlayMusic", "GetWeather"]
-    assert list(said + said) == [PIN, JAZZ, RAIN] * 2
-    assert said.table.schema == SCHEMA
-    corpus = said.take([0, 1]).corpus()
+    utterances = Utterances.of([PIN, JAZZ, RAIN])
+    assert list(utterances) == [PIN, JAZZ, RAIN]
+    assert utterances.intents == ["PinIntent", "PlayMusic", "GetWeather"]
+    assert list(utterances + utterances) == [PIN, JAZZ, RAIN] * 2
+    assert utterances.table.schema == SCHEMA
+    corpus = utterances.take([0, 1]).corpus()
     assert list(corpus) == ["my pin is 4 2", "play jazz"]
     assert corpus.labels == ["PinIntent", "PlayMusic"]
     with pytest.raises(DataError, match=r"utterance 2: .*2 words and 1 tags.* Give every word"):
@@ -85,9 +85,9 @@ def test_the_fingerprint_depends_on_content_not_on_chunks():
     def of(*rows):
         return Utterances.of([Utterance(tuple(w), ("O",) * len(w), intent) for w, intent in rows])
 
-    said = Utterances.of([PIN, JAZZ, RAIN])
-    chunked = Utterances(pa.concat_tables([said.table[:1], said.table[1:]]))
-    assert chunked.fingerprint() == said.fingerprint()
+    utterances = Utterances.of([PIN, JAZZ, RAIN])
+    chunked = Utterances(pa.concat_tables([utterances.table[:1], utterances.table[1:]]))
+    assert chunked.fingerprint() == utterances.fingerprint()
     others = [
         *(
             Utterances.of(rows)
@@ -104,7 +104,7 @@ def test_the_fingerprint_depends_on_content_not_on_chunks():
         of(("g", "A\x1eB"), ("g", "C")),  # labels that hold separators
         of(("g", "A"), ("g", "B\x1eC")),
     ]
-    assert len({one.fingerprint() for one in [said, *others]}) == 10
+    assert len({one.fingerprint() for one in [utterances, *others]}) == 10
 
 
 # Utterances as ids
@@ -137,11 +137,11 @@ def test_ids_of_utterances_are_concatenated():
 
 
 def test_labels_are_those_of_utterances_and_additional_ones():
-    said = [
+    utterances = [
         Utterance(("to", "new", "york"), ("O", "B-city", "I-city"), "Fly"),
         Utterance(("now",), ("B-at",), "Ask"),
     ]
-    labels = Labels.of(Utterances.of(said), intents=["Call", "Ask"], tags=["B-pin", "O"])
+    labels = Labels.of(Utterances.of(utterances), intents=["Call", "Ask"], tags=["B-pin", "O"])
     assert labels.intents == ("Ask", "Call", "Fly")
     assert labels.tags == ("O", "B-at", "I-at", "B-city", "I-city", "B-pin", "I-pin")
 

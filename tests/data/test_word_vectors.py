@@ -58,9 +58,9 @@ def test_the_package_gives_the_vectors_of_glove():
     assert vectors.words == ("the", "4", "sandberger")
     assert (vectors.dim, vectors.vectors.dtype) == (50, np.float32)
     np.testing.assert_allclose(vectors.vectors[0, :3], [0.418, 0.24968, -0.41242], atol=1e-6)
-    whole = read_word_vectors("glove-6b-50d")
-    assert whole.vectors.shape == (400_000, 50)
-    np.testing.assert_array_equal(whole.vectors[whole.words.index("4")], vectors.vectors[1])
+    complete = read_word_vectors("glove-6b-50d")
+    assert complete.vectors.shape == (400_000, 50)
+    np.testing.assert_array_equal(complete.vectors[complete.words.index("4")], vectors.vectors[1])
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch):

@@ -141,10 +141,10 @@ def test_modes_are_set_without_a_change_of_the_umask(tmp_path, monkeypatch):
     (tmp_path / "file").touch(mode=0o600)
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was changed"))
     threads = [threading.Thread(target=share, args=(tmp_path,)) for _ in range(2)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert mode(tmp_path / "file") & 0o600 == 0o600
 
 

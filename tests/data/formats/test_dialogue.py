@@ -74,8 +74,10 @@ MESSAGES = [
 ]
 
 
-def chat(path, said=MESSAGES):
-    rows = [{"log": log, "time": "01:00", "user": user, "text": text} for log, user, text in said]
+def chat(path, messages=MESSAGES):
+    rows = [
+        {"log": log, "time": "01:00", "user": user, "text": text} for log, user, text in messages
+    ]
     path.write_bytes(packed("".join(json.dumps(row) + "\n" for row in rows)))
     return path
 
@@ -91,8 +93,8 @@ def test_a_reply_answers_the_last_message_of_the_user_it_names(tmp_path):
     plain = read_corpus(path, user_column="user")  # unless a column is named
     assert (list(plain), plain.sources) == ([text for _, _, text in MESSAGES], None)
     assert plain.users[:2] == ["ann", "bob"]
-    said = [("a", "ann", "hi"), ("b", "bob", "ann: hi"), ("a", "cy", "ann: hello")]
-    assert read_ubuntu_irc(chat(path, said)).users == ["cy"]  # a name of another log is none
+    messages = [("a", "ann", "hi"), ("b", "bob", "ann: hi"), ("a", "cy", "ann: hello")]
+    assert read_ubuntu_irc(chat(path, messages)).users == ["cy"]  # a name of another log is none
 
 
 def test_comments_have_author_and_subreddit(tmp_path):

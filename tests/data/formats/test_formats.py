@@ -97,8 +97,8 @@ PAIRS = [("Hi.", "Hello."), ("", "Alone."), ("Bye.", " "), ("So?", "Yes.")]
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet", "hub"])
 def test_sources_are_read_and_incomplete_pairs_left_out(name, tmp_path):
-    asked, said = zip(*PAIRS, strict=True)
-    path, columns = tmp_path / name, {"asked": list(asked), "said": list(said)}
+    sources, replies = zip(*PAIRS, strict=True)
+    path, columns = tmp_path / name, {"asked": list(sources), "said": list(replies)}
     if name == "hub":
         Dataset.from_dict(columns).save_to_disk(path)
     elif name == "t.parquet":
@@ -143,16 +143,16 @@ def test_data_sets_are_read_from_disk_and_by_name(tmp_path, monkeypatch):
     assert list(read_corpus(tmp_path / "one", limit=1)) == ["c"]
     with pytest.raises(DataError, match=r'no column "body".*text, who'):
         read_hub(str(tmp_path / "one"), ReadOptions(text_column="body"))
-    asked = []
+    requests = []
 
     def load_dataset(path, name, *, split):
-        asked.append((path, name, split))
+        requests.append((path, name, split))
         return Dataset.from_dict({"text": ["a"]})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     for source, limit in (("o/n", None), ("o/n@c:test", None), ("n:valid", 5)):
         read_hub(source, ReadOptions(limit=limit))
-    assert asked == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
+    assert requests == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
 
     def unreachable(*args, **kwargs):
         raise ConnectionError("the hub does not answer\nand more")
@@ -245,7 +245,7 @@ NO_QUOTES = [
 
 def test_only_quotes_and_signatures_are_removed():
     assert {own_words(f"{quoted}\nmine\n") for quoted in QUOTES} == {"mine"}
-    assert [own_words(kept) for kept in NO_QUOTES] == NO_QUOTES
+    assert [own_words(text) for text in NO_QUOTES] == NO_QUOTES
     body = "part one\n---\n" + "\n".join(f"line {i}" for i in range(20))
     assert own_words(f"{body}\n-- \nBea") == body  # dashes far above the end are no signature
     assert own_words("a\n\n> q\n\n\n> q\n\nb") == "a\n\nb"

@@ -40,7 +40,7 @@ def written(path, content):
     return path
 
 
-def found(source, **options):
+def read_parts(source, **options):
     return {name: list(part) for name, part in read_utterances(source, **options).parts().items()}
 
 
@@ -58,7 +58,7 @@ def found(source, **options):
     ],
 )
 def test_every_table_gives_the_same_utterances(name, content, tmp_path):
-    assert found(written(tmp_path / name, content)) == {"train": SAID}
+    assert read_parts(written(tmp_path / name, content)) == {"train": SAID}
 
 
 def test_parquet_columns_may_be_lists_or_text(tmp_path):
@@ -67,14 +67,14 @@ def test_parquet_columns_may_be_lists_or_text(tmp_path):
     for columns in (lists, texts):
         table = pa.table({**columns, "intent": [row.intent for row in SAID]})
         pq.write_table(table, tmp_path / "u.parquet")
-        assert found(tmp_path / "u.parquet") == {"train": SAID}
+        assert read_parts(tmp_path / "u.parquet") == {"train": SAID}
 
 
 def test_columns_are_read_by_name(tmp_path):
     row = {"words": "play jazz", "slots": "O B-genre", "label": "Play", "tokens": 5}
     path = written(tmp_path / "u.jsonl", json.dumps(row))
     named = {"tokens_column": "words", "tags_column": "slots", "intent_column": "label"}
-    assert found(path, **named) == {
+    assert read_parts(path, **named) == {
         "train": [Utterance(("play", "jazz"), ("O", "B-genre"), "Play")]
     }
 
@@ -92,15 +92,15 @@ def test_a_folder_has_several_parts(held, suffix, tmp_path):
             written(tmp_path / f"{name}{suffix}", gzip.compress(content) if zipped else content)
     written(tmp_path / "manifest.json", "{}")
     written(tmp_path / "README.md", "how this came about")
-    assert found(tmp_path) == {"train": SAID, "validation": SAID[:1], "test": SAID[1:]}
-    assert found(tmp_path, limit=1)["train"] == SAID[:1]
-    assert found(tmp_path, limit=9)["train"] == SAID
+    assert read_parts(tmp_path) == {"train": SAID, "validation": SAID[:1], "test": SAID[1:]}
+    assert read_parts(tmp_path, limit=1)["train"] == SAID[:1]
+    assert read_parts(tmp_path, limit=9)["train"] == SAID
 
 
 def test_a_single_part_is_the_training_part(tmp_path):
-    assert found(parallel(tmp_path / "a", SAID)) == {"train": SAID}
+    assert read_parts(parallel(tmp_path / "a", SAID)) == {"train": SAID}
     written(tmp_path / "b" / "mine.jsonl", jsonl(SAID))
-    assert found(tmp_path / "b") == {"train": SAID}
+    assert read_parts(tmp_path / "b") == {"train": SAID}
     written(tmp_path / "c" / "train.jsonl", jsonl(SAID))
     splits = read_utterances(tmp_path / "c")
     assert (splits.validation, splits.test) == (None, None)
@@ -142,7 +142,7 @@ def test_an_utterance_is_a_line_of_each_of_three_files(tmp_path):
         ]
     }
     for words in (WORDS, WORDS.replace("\n", "\r\n"), WORDS + "\n\n", WORDS.rstrip("\n")):
-        assert found(three_files(tmp_path, words), format="parallel") == plain
+        assert read_parts(three_files(tmp_path, words), format="parallel") == plain
 
 
 PIECES = [
@@ -170,10 +170,10 @@ def test_words_of_snips_end_at_slots(tmp_path):
     neighbours = [{"text": "one two", "entity": "n"}, {"text": "three", "entity": "n"}]
     snips(tmp_path, "train_Add_full", PIECES, neighbours)
     split = Utterance(("one", "two", "three"), ("B-n", "I-n", "B-n"), "Add")
-    assert found(tmp_path) == {"train": [ADDED, split]}
+    assert read_parts(tmp_path) == {"train": [ADDED, split]}
     halves = b'{"Add": [{"data": [{"text": "pop \xed\xa0\xbc\xed\xbd\x95"}]}]}'
     written(tmp_path / "Add" / "train_Add_full.json", halves)  # of a character are joined
-    assert found(tmp_path)["train"][0].tokens == ("pop", "🍕")
+    assert read_parts(tmp_path)["train"][0].tokens == ("pop", "🍕")
 
 
 def test_the_full_file_of_snips_is_preferred_and_intents_follow_by_name(tmp_path):
@@ -184,7 +184,7 @@ def test_the_full_file_of_snips_is_preferred_and_intents_follow_by_name(tmp_path
     with pytest.raises(DataError, match=r"validate_Add\.json does not exist"):
         read_utterances(tmp_path)
     snips(tmp_path, "validate_Add", [{"text": "held"}])
-    parts = found(tmp_path)
+    parts = read_parts(tmp_path)
     assert [said.tokens[0] for said in parts["train"]] == ["full", "Add", "rate"]
     assert [said.intent for said in parts["validation"]] == ["Add", "Rate"]
 
@@ -205,4 +205,4 @@ def test_slots_inside_the_text_of_nlu_evaluation_become_tags(tmp_path):
         Utterance(("radio", "tv"), ("B-device", "B-device"), "audio_volume_up"),
     ]
     for source in (path, tmp_path):
-        assert found(source) == {"train": expected}
+        assert read_parts(source) == {"train": expected}
