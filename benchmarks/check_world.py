@@ -22,7 +22,7 @@ from numpy.random import Generator
 import vestige
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
-from vestige.data.writing import new_directory, replacing_name
+from vestige.data.writing import new_directory, replacing_path
 
 CORPORA = ("reddit", "wikitext", "irc", "newsgroups")
 DEVELOPMENT = CORPORA[:2]
@@ -52,7 +52,7 @@ def texts_of(run: Run, name: str) -> tuple[list[str], list[str]]:
         order = np.random.default_rng(5).permutation(len(kept))[:MOST]
         shuffled = [kept[place] for place in order]
         half = len(shuffled) // 2
-        with replacing_name(file) as part:
+        with replacing_path(file) as part:
             part.write_text(json.dumps([shuffled[:half], shuffled[half:]]), encoding="utf-8")
     held_out, training = json.loads(file.read_text(encoding="utf-8"))
     return held_out, training

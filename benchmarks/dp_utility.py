@@ -128,7 +128,7 @@ class World:
                 vocabulary=model,
             )
         texts = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
-        places = set(Manifest.load(canaries / "manifest.json").places)
+        places = set(Manifest.load(canaries / "manifest.json").copy_positions)
         names = iter([name for name, _ in read])
         users = [f"canary {text}" if n in places else next(names) for n, text in enumerate(texts)]
         tokenizer = read_tokenizer(model)

@@ -86,11 +86,11 @@ def reproduce(
         RunError: `out` holds a table or trial of another configuration, or is in use.
     """
     from reproduction import papers
-    from vestige.data.writing import claimed
+    from vestige.data.writing import lock_output
     from vestige.parallel import map_processes
 
     folder, given = Path(out), data or os.environ.get("VESTIGE_DATA")
-    with claimed(folder, worth=_worth_keeping):
+    with lock_output(folder, keep_if=_worth_keeping):
         try:
             tables = papers.reproduce(
                 experiment,

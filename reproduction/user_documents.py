@@ -43,7 +43,7 @@ def documents_of(
     """
     _validate.all_different(names=names)
     _validate.positive(each=each)
-    (every, owner), wanted = corpus.owners(), set(names)
+    (every, owner), wanted = corpus.user_indices(), set(names)
     chosen = np.array([name in wanted for name in every], dtype=bool)
     fit = np.flatnonzero(chosen[owner] & fits_length(corpus, shortest, longest))
     counts = np.bincount(owner[fit], minlength=len(every))

@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from tests.told import Told
-from vestige.data.writing import alone
+from vestige.data.writing import lock_directory
 from vestige.errors import RunError
 from vestige.monitor import SILENT
 from vestige.new_files import FILE, NOT_KEPT, resumable, save_run
@@ -102,7 +102,7 @@ def test_an_existing_out_is_never_overwritten(out, what):
 def test_an_empty_store_with_other_settings_is_ignored(out):
     """A killed call may leave the settings of a search that finished nothing."""
     with (
-        alone(out.with_name("run.partial")),
+        lock_directory(out.with_name("run.partial")),
         Store(out.with_name("run.partial") / FILE) as store,
     ):
         store.identify({"seed": 1})

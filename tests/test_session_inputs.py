@@ -12,7 +12,7 @@ from vestige.data.canaries.utterances import load_secrets
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_lines
 from vestige.data.formats.reading import read_source
-from vestige.data.sources import planting
+from vestige.data.sources import planted_manifest
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, DataError, IncompatibleModels, ManifestError, ModelError
 from vestige.models.checkpoints import save_model
@@ -77,10 +77,10 @@ def test_a_missing_model_is_named_and_a_pair_model_is_refused(run, tmp_path):
 
 def test_lines_are_read_from_a_utf8_file(tmp_path):
     (tmp_path / "words").write_bytes("rot\r\nblau\n\ngrün".encode())
-    assert read_lines(tmp_path / "words", one="word") == ["rot", "blau", "", "grün"]
+    assert read_lines(tmp_path / "words", item="word") == ["rot", "blau", "", "grün"]
     (tmp_path / "words").write_bytes(b"ab\xff")
     with pytest.raises(DataError, match=r"words: not UTF-8 at byte 2") as caught:
-        read_lines(tmp_path / "words", one="phrase")
+        read_lines(tmp_path / "words", item="phrase")
     assert "one phrase per line" in caught.value.remedy
 
 
@@ -104,9 +104,9 @@ def test_a_manifest_is_read_from_its_file_or_directory(planted):
     own = plant(TEXT, CANARIES, seed=0)[1]
     one, other, expected = (load_canaries(given, vocabulary)[1] for given in (planted, file, own))
     assert one == other == expected
-    assert planting(str(planted)).canaries == own.canaries
-    assert planting(str(planted / "corpus.jsonl")) is None
-    assert planting(str(planted / "nowhere")) is None
+    assert planted_manifest(str(planted)).canaries == own.canaries
+    assert planted_manifest(str(planted / "corpus.jsonl")) is None
+    assert planted_manifest(str(planted / "nowhere")) is None
 
 
 def test_canaries_are_encoded_with_the_models_vocabulary(planted):

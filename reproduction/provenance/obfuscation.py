@@ -18,7 +18,7 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.files import lines
+from vestige.data.formats.reading import lines
 from vestige.errors import DataError
 
 T = TypeVar("T")

@@ -73,12 +73,12 @@ def demo(
         VestigeError: the text is not installed, or `out` exists.
     """
     from vestige.audits.update.diff import diff
-    from vestige.data.writing import claimed
+    from vestige.data.writing import lock_output
     from vestige.reports.page import write_page
 
     run.seed = seed
     folder = new_files.require_new(Path(out))
-    with claimed(folder, worth=lambda made: (made / PAGE).exists()):
+    with lock_output(folder, keep_if=lambda made: (made / PAGE).exists()):
         run.log(f"1/4  Planting {COPIES} copies of a secret in Madison's papers")
         original, update = _texts(folder, seed)
         run.log("2/4  Training on Hamilton's and Jay's papers")

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from vestige.data import writing
 from vestige.data.files import read_object
-from vestige.data.writing import claimed
+from vestige.data.writing import lock_output
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 from vestige.store import KEPT, Store
@@ -93,7 +93,7 @@ def resumable(out: Path | None, monitor: Monitor = SILENT) -> Iterator[Store]:
     file = out.with_name(f"{out.name}.partial") / FILE
     try:
         with (
-            claimed(file.parent, worth=lambda _: file.exists()),
+            lock_output(file.parent, keep_if=lambda _: file.exists()),
             Store(file, monitor=monitor) as store,
         ):
             _require_resumable(out, store)

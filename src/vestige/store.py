@@ -25,7 +25,7 @@ from copy import copy
 from pathlib import Path
 from typing import Any
 
-from vestige.data.writing import FULL, PRIVATE_FILE, exclusive, make_directory, replacing_name
+from vestige.data.writing import FULL, PRIVATE_FILE, lock_file, make_directory, replacing_path
 from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 

@@ -11,8 +11,7 @@ from safetensors.torch import load
 
 from tests.cli.refusals import listing, refused, table
 from vestige.data.corpus import Corpus
-from vestige.data.formats.utterances import write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.folders import fingerprint

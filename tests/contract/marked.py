@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from vestige.data.formats.utterances import write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel

@@ -1,4 +1,4 @@
-"""A corpus large enough for canaries, and the folder of real corpora where there is one."""
+"""A corpus large enough for canaries, and the folder of real corpora."""
 
 import os
 from pathlib import Path
@@ -13,13 +13,13 @@ from vestige.data.vocabulary import WordVocabulary
 
 @pytest.fixture(scope="session")
 def corpus():
-    """2,000 sentences over 600 listed words whose frequencies fall like 1 / rank."""
+    """2,000 sentences of 600 listed words with frequencies proportional to 1 / rank."""
     generator = np.random.default_rng(0)
     words = sorted({word for role in WORDS_BY_ROLE.values() for word in role[::3]})[:600]
     generator.shuffle(words)
-    chances = 1 / np.arange(1, len(words) + 1)
-    drawn = generator.choice(words, size=(2000, 12), p=chances / chances.sum())
-    texts = [" ".join(row) for row in drawn] + [" ".join(words)]
+    probabilities = 1 / np.arange(1, len(words) + 1)
+    rows = generator.choice(words, size=(2000, 12), p=probabilities / probabilities.sum())
+    texts = [" ".join(row) for row in rows] + [" ".join(words)]
     return Corpus.from_texts(texts, users=[f"user{i % 40}" for i in range(len(texts))])
 
 

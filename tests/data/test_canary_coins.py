@@ -1,4 +1,4 @@
-"""Canaries of one person each, and canaries by the fall of a coin."""
+"""Canaries of single users, and coin-flip canaries."""
 
 import math
 from collections import Counter
@@ -26,18 +26,18 @@ def phrases(canaries):
     return {canary.phrase for canary in canaries}
 
 
-def test_every_user_has_a_canary_for_each_number_of_repetitions_in_documents_of_their_own():
-    made = user_canaries(CORPUS, repetitions=(1, 4), controls=7, seed=0)
-    counts = Counter((c.user, c.copies) for c in made if c.planted)
+def test_every_user_has_a_canary_for_each_number_of_repetitions():
+    canaries = user_canaries(CORPUS, repetitions=(1, 4), controls=7, seed=0)
+    counts = Counter((c.user, c.copies) for c in canaries if c.planted)
     assert counts == {(user, k): 1 for user in ("u0", "u1", "u2") for k in (1, 4)}
-    assert [c.user for c in made if c.control] == [""] * 7
-    assert len(phrases(made)) == len(made)
-    assert all(len(set(c.phrase.split())) == 5 for c in made)
-    planted, manifest = plant(CORPUS, made, seed=0)
-    for canary, places in zip(manifest.canaries, manifest.positions, strict=True):
-        assert [planted.users[place] for place in places] == [canary.user] * canary.copies
+    assert [c.user for c in canaries if c.control] == [""] * 7
+    assert len(phrases(canaries)) == len(canaries)
+    assert all(len(set(c.phrase.split())) == 5 for c in canaries)
+    planted, manifest = plant(CORPUS, canaries, seed=0)
+    for canary, indices in zip(manifest.canaries, manifest.positions, strict=True):
+        assert [planted.users[position] for position in indices] == [canary.user] * canary.copies
     assert len(planted) == 100 + 3 * (1 + 4)
-    assert not phrases(made) & phrases(by_coin(vocabulary=None))  # of one seed
+    assert not phrases(canaries) & phrases(by_coin(vocabulary=None))  # of one seed
     with pytest.raises(DataError, match=r"no users.*--user"):
         user_canaries(Corpus.from_texts(TEXTS), seed=0)
 
@@ -45,7 +45,7 @@ def test_every_user_has_a_canary_for_each_number_of_repetitions_in_documents_of_
 @pytest.mark.slow
 def test_coins_are_fair_and_independent_of_the_words():
     thrown = [by_coin(seed=seed, vocabulary=None) for seed in range(20)]
-    heads = sum(canary.planted for made in thrown for canary in made)
+    heads = sum(canary.planted for canaries in thrown for canary in canaries)
     assert abs(heads - 1000) < 4 * math.sqrt(500)
     assert thrown[3] == by_coin(seed=3, vocabulary=None)
     assert {c.copies for c in thrown[3]} == {0, 1}
@@ -54,18 +54,18 @@ def test_coins_are_fair_and_independent_of_the_words():
     assert coins[0] == coins[1]
 
 
-def test_a_repeated_token_is_nothing_but_one_that_the_corpus_never_uses():
-    made = by_coin(40, kind="repeated-token", length=3)
-    assert all(len(set(canary.phrase.split())) == 1 for canary in made)
-    assert all(len(canary.phrase.split()) == 3 for canary in made)
-    assert len(phrases(made)) == 40
-    assert len({canary.phrase.split()[0].casefold() for canary in made}) == 40
-    assert all(set(canary.frequencies) == {0} for canary in made)
-    plant(CORPUS, made, seed=0, vocabulary=VOCABULARY)
+def test_a_repeated_token_is_one_that_the_corpus_never_uses():
+    canaries = by_coin(40, kind="repeated-token", length=3)
+    assert all(len(set(canary.phrase.split())) == 1 for canary in canaries)
+    assert all(len(canary.phrase.split()) == 3 for canary in canaries)
+    assert len(phrases(canaries)) == 40
+    assert len({canary.phrase.split()[0].casefold() for canary in canaries}) == 40
+    assert all(set(canary.frequencies) == {0} for canary in canaries)
+    plant(CORPUS, canaries, seed=0, vocabulary=VOCABULARY)
 
 
 def test_subwords_are_read_as_one_token_each():
-    """A byte-level BPE of 60 merges or so, trained on the spot."""
+    """A byte-level BPE of about 60 merges."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -79,15 +79,15 @@ def test_subwords_are_read_as_one_token_each():
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
     fast.add_tokens([f" spare{i}" for i in range(50)])
     vocabulary = SubwordVocabulary(fast)
-    made = by_coin(20, vocabulary=vocabulary, kind="repeated-token", length=3)
-    assert len(phrases(made)) == 20
+    canaries = by_coin(20, vocabulary=vocabulary, kind="repeated-token", length=3)
+    assert len(phrases(canaries)) == 20
     used = {token for text in CORPUS for token in vocabulary.encode(text)}
-    last = {vocabulary.encode(canary.phrase)[-1] for canary in made}
+    last = {vocabulary.encode(canary.phrase)[-1] for canary in canaries}
     assert not used & last
     assert len(last) == 20
 
 
-def test_what_cannot_be_drawn_is_refused():
+def test_coin_flips_that_cannot_be_sampled_are_refused():
     few = Corpus.from_texts(["one two three four"], users=["ann"])
     with pytest.raises(DataError, match="of 100 different phrases"):
         coin_flip_canaries(few, number=100, length=2, seed=0)

@@ -1,4 +1,4 @@
-"""Canaries of utterances: patterns with unknown words, and the secrets that are drawn for them."""
+"""Canaries of utterances: patterns with unknown words, and their random secrets."""
 
 import itertools
 
@@ -39,12 +39,12 @@ SMALL = SecretPattern.parse("{coin} {coin}", intent="X", candidates={"coin": ("h
         ("color:1", "color mauve", "ColorIntent", "O B"),
     ],
 )
-def test_the_papers_canaries_read_as_in_its_appendix(shorthand, text, intent, tags):
+def test_shorthands_give_the_canaries_of_the_papers_appendix(shorthand, text, intent, tags):
     template, labelled = paper_pattern(shorthand)
     known = len(template.split()) - 1
-    said = SecretPattern.parse(template, intent=labelled).utterance(text.split()[known:])
-    assert (said.text, said.intent) == (text, intent)
-    assert said.tags == tuple(tag if tag == "O" else f"{tag}-canary" for tag in tags.split())
+    utterance = SecretPattern.parse(template, intent=labelled).utterance(text.split()[known:])
+    assert (utterance.text, utterance.intent) == (text, intent)
+    assert utterance.tags == tuple(tag if tag == "O" else f"{tag}-canary" for tag in tags.split())
     assert len(CANDIDATES["digit"]) == 10
     assert len(CANDIDATES["color"]) == len(set(CANDIDATES["color"])) == 12
     assert set(PAPER_PATTERNS) == {"pin", "call", "color"}
@@ -53,20 +53,20 @@ def test_the_papers_canaries_read_as_in_its_appendix(shorthand, text, intent, ta
 @pytest.mark.parametrize(
     "shorthand", ["pin", "pin:0", "pin:-1", "zip:4", "pin:four", "pin:4:4", "", ":4", "pin:1000000"]
 )
-def test_an_unknown_shorthand_is_refused_with_those_there_are(shorthand):
+def test_an_unknown_shorthand_is_refused_with_the_known_ones(shorthand):
     with pytest.raises(ValueError, match=r"one of pin:N, call:N, color:N, or text .*digit:4"):
         paper_pattern(shorthand)
 
 
-def test_a_pattern_has_a_space_of_secrets_and_slots_where_its_unknown_words_are():
+def test_a_pattern_has_a_number_of_secrets_and_tags_for_its_unknown_words():
     pattern = SecretPattern.parse("{name} has {digit:2}", intent="Has", candidates=NAMES)
     secrets = list(itertools.product(*pattern.candidates))
     assert pattern.space == len(secrets) == 300
     assert len({pattern.utterance(secret).text for secret in secrets}) == 300
-    asked = {"intent": "Call", "slot": "x", "candidates": NAMES}
-    pattern = SecretPattern.parse("{name} calls {digit:2} now", **asked)
+    options = {"intent": "Call", "slot": "x", "candidates": NAMES}
+    pattern = SecretPattern.parse("{name} calls {digit:2} now", **options)
     assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")  # words apart are slots apart
-    assert pattern.places == (0, 2, 3)
+    assert pattern.positions == (0, 2, 3)
     assert pattern.text == "_ calls _ _ now"
 
 
@@ -74,10 +74,10 @@ def test_a_pattern_has_a_space_of_secrets_and_slots_where_its_unknown_words_are(
 def test_every_utterance_of_a_pattern_is_well_formed(parts):
     text = " ".join([*parts, "{digit}"])
     pattern = SecretPattern.parse(text, intent="X", candidates=NAMES)
-    said = pattern.utterance([place[-1] for place in pattern.candidates])
-    assert fault(said) is None
-    assert len(said.tokens) == len(pattern.words)
-    assert pattern.length == len(pattern.places) == len(pattern.candidates)
+    utterance = pattern.utterance([words[-1] for words in pattern.candidates])
+    assert fault(utterance) is None
+    assert len(utterance.tokens) == len(pattern.words)
+    assert pattern.length == len(pattern.positions) == len(pattern.candidates)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_malformed_pattern_is_refused(text, options, message):
         SecretPattern.parse(text, **{"intent": "Pin", **options})
 
 
-def test_a_secret_that_cannot_be_is_refused_without_being_named():
+def test_an_impossible_secret_is_refused_without_a_quotation():
     with pytest.raises(ValueError, match="must have 4 words, got 3"):
         PIN.utterance("123")
     with pytest.raises(ValueError, match="word 2 of the secret must be one of") as caught:
@@ -121,7 +121,7 @@ def test_a_secret_that_cannot_be_is_refused_without_being_named():
     assert "hunter" not in str(caught.value)
 
 
-def test_all_secrets_can_be_drawn_each_once_and_none_that_is_excluded():
+def test_all_secrets_can_be_sampled_once_except_excluded_ones():
     every = list(itertools.product(["head", "tail"], repeat=2))
     assert sorted(draw_secrets(SMALL, number=4, seed=0)) == every
     exclude = [("head", "head"), ["head", "tail"]]
@@ -133,17 +133,17 @@ def test_all_secrets_can_be_drawn_each_once_and_none_that_is_excluded():
     assert chi_square < 16.3  # 0.999 quantile at 3 degrees of freedom
 
 
-def test_digits_are_uniform_and_a_space_too_large_for_a_list_is_drawn_from_at_once():
-    drawn = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
-    for place in drawn.T:
-        chi_square = ((np.bincount(place, minlength=10) - 200) ** 2 / 200).sum()
+def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
+    secrets = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
+    for column in secrets.T:
+        chi_square = ((np.bincount(column, minlength=10) - 200) ** 2 / 200).sum()
         assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
     text, intent = paper_pattern("color:10")
     colours = SecretPattern.parse(text, intent=intent)
-    drawn = draw_secrets(colours, number=500, seed=1)
+    secrets = draw_secrets(colours, number=500, seed=1)
     assert colours.space == 12**10
-    assert len(set(drawn)) == 500
-    for secret in drawn:
+    assert len(set(secrets)) == 500
+    for secret in secrets:
         colours.check(secret)
     beyond = SecretPattern.parse("{digit:60}", intent="X")  # no machine integer counts these
     assert len(draw_secrets(beyond, number=3, seed=1)) == 3
@@ -158,7 +158,7 @@ def test_digits_are_uniform_and_a_space_too_large_for_a_list_is_drawn_from_at_on
         ({"number": 1, "exclude": [("head", "edge")]}, "word 2 of the secret must be one of"),
     ],
 )
-def test_secrets_that_there_are_not_are_refused(options, message):
+def test_more_secrets_than_the_pattern_has_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         draw_secrets(SMALL, seed=0, **options)
 
@@ -168,7 +168,7 @@ def of_paper(shorthand, **options):
     return secret_canaries(text, intent=intent, **{"copies": 10, "seed": 0, **options})
 
 
-def test_the_seed_decides_and_more_secrets_leave_the_first_as_they_are():
+def test_secrets_depend_on_the_seed_and_more_of_them_keep_the_first():
     assert draw_secrets(PIN, number=9, seed=3)[:4] == draw_secrets(PIN, number=4, seed=3)
     assert draw_secrets(PIN, number=4, seed=4) != draw_secrets(PIN, number=4, seed=3)
     assert [c.secret for c in of_paper("pin:4")] != [c.secret for c in of_paper("call:4")]
@@ -176,24 +176,24 @@ def test_the_seed_decides_and_more_secrets_leave_the_first_as_they_are():
 
 
 def test_canaries_come_first_and_controls_are_never_planted():
-    made = of_paper("pin:4", number=3, controls=5)
-    assert [canary.copies for canary in made] == [10] * 3 + [0] * 5
-    assert [canary.control for canary in made] == [False] * 3 + [True] * 5
-    assert all(canary.planted != canary.control for canary in made)
-    assert len({canary.secret for canary in made}) == 8
-    assert {canary.pattern for canary in made} == {"my pin code is {digit:4}"}
+    canaries = of_paper("pin:4", number=3, controls=5)
+    assert [canary.copies for canary in canaries] == [10] * 3 + [0] * 5
+    assert [canary.control for canary in canaries] == [False] * 3 + [True] * 5
+    assert all(canary.planted != canary.control for canary in canaries)
+    assert len({canary.secret for canary in canaries}) == 8
+    assert {canary.pattern for canary in canaries} == {"my pin code is {digit:4}"}
     with pytest.raises(ValueError, match="must be at most 10 together"):
         of_paper("pin:1", number=6, controls=5)
 
 
-def test_a_canary_is_its_pattern_with_the_secret_in_it():
+def test_a_canary_is_its_pattern_with_the_secret():
     [canary, _] = of_paper("color:3")
     assert canary.utterance.text == "color " + " ".join(canary.secret)
     assert canary.utterance.tags == ("O", "B-canary", "I-canary", "I-canary")
     assert canary.utterance.intent == "ColorIntent"
     sets = {"name": ["ann", "bob"], "other": ["x", "y"]}  # it knows those that it names
-    asked = {"intent": "X", "candidates": sets, "copies": 1, "seed": 0, "slot": "who"}
-    [canary, _] = secret_canaries("{name} {digit}", **asked)
+    options = {"intent": "X", "candidates": sets, "copies": 1, "seed": 0, "slot": "who"}
+    [canary, _] = secret_canaries("{name} {digit}", **options)
     assert dict(canary.candidates) == {"name": ("ann", "bob"), "digit": tuple("0123456789")}
     assert canary.utterance.tags == ("B-who", "I-who")
 
@@ -202,9 +202,9 @@ SONGS = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 20)
 
 
 def test_every_pattern_has_its_canaries_and_controls():
-    asked = {"pattern": ["pin:2", "i am {name}"], "intent": "Introduce", "number": 2}
-    found = plant(SONGS, task="nlu", candidates={"name": NAMES["name"]}, copies=4, **asked)
-    canaries = found.manifest.canaries
+    options = {"pattern": ["pin:2", "i am {name}"], "intent": "Introduce", "number": 2}
+    planting = plant(SONGS, task="nlu", candidates={"name": NAMES["name"]}, copies=4, **options)
+    canaries = planting.manifest.canaries
     assert [(c.intent, c.copies) for c in canaries] == [
         *[("PinIntent", 4)] * 2,
         ("PinIntent", 0),
@@ -225,7 +225,7 @@ def test_a_mapping_and_its_entries_are_the_same_sets(tmp_path):
     assert named_sets("no place here") == ()
 
 
-def test_options_that_make_no_sense_are_refused(tmp_path):
+def test_invalid_options_are_refused(tmp_path):
     for entry in ("name", "=a,b", "name="):
         with pytest.raises(ValueError, match="number 2 is not") as error:
             candidate_sets(["town=york,bath", entry])
@@ -240,6 +240,6 @@ def test_options_that_make_no_sense_are_refused(tmp_path):
             with_intents(["my pin is {digit}"], intents)
     (tmp_path / "words.txt").write_bytes(b"caf\xe9\n")
     with pytest.raises(DataError, match=r"words\.txt: not UTF-8 at byte 3"):
-        read_lines(tmp_path / "words.txt", one="word")
+        read_lines(tmp_path / "words.txt", item="word")
     with pytest.raises(DataError, match="none is missing"):
-        read_lines(tmp_path / "none", one="phrase")
+        read_lines(tmp_path / "none", item="phrase")

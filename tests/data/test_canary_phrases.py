@@ -1,4 +1,4 @@
-"""Canaries of running text: which words they take, in which order, and what they never take."""
+"""Canaries of running text: their words, the order of words, and words that they never have."""
 
 from collections import Counter
 from itertools import pairwise
@@ -44,31 +44,33 @@ def words_of(canaries):
 # Words of certain frequencies
 
 
-def test_each_pattern_takes_its_words_from_its_fifths(canaries, levels):
+def test_each_pattern_samples_words_from_its_quintiles(canaries, levels):
     assert [c.pattern for c in canaries] == list(PATTERNS) * 3
     rising, falling = [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]
     for canary in canaries:
-        found = by_level(canary, levels)
+        quintiles = by_level(canary, levels)
         match canary.pattern:
             case "all-low":
-                assert found == [0] * 5
+                assert quintiles == [0] * 5
             case "low-to-high":
-                assert found == rising
+                assert quintiles == rising
             case "high-to-low":
-                assert found == falling
+                assert quintiles == falling
             case "mixed":
-                assert sorted(found) == rising
-                assert found not in (rising, falling)
+                assert sorted(quintiles) == rising
+                assert quintiles not in (rising, falling)
 
 
-def test_levels_split_the_words_in_five_equal_parts(corpus, vocabulary, levels):
+def test_levels_are_quintiles(corpus, vocabulary, levels):
     lexicon = Lexicon.of(corpus, vocabulary)
     assert {word: lexicon.level(word) for word in lexicon.counts} == levels
     sizes = Counter(levels.values()).values()
     assert max(sizes) - min(sizes) <= 1
 
 
-def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, vocabulary, counts):
+def test_planted_canaries_precede_controls_and_no_word_repeats(
+    canaries, corpus, vocabulary, counts
+):
     assert [c.copies for c in canaries] == [10] * 4 + [0] * 8
     assert [c.control for c in canaries] == [False] * 4 + [True] * 8
     assert len(words_of(canaries)) == len(set(words_of(canaries))) == 60
@@ -76,16 +78,16 @@ def test_planted_come_before_controls_and_no_word_comes_twice(canaries, corpus, 
     assert not any(canary.phrase in text for canary in canaries)
     for canary in canaries:
         assert canary.frequencies == tuple(counts[word] for word in canary.phrase.split())
-    # More controls leave the planted alone.
+    # More controls do not change the planted ones.
     assert frequency_canaries(corpus, vocabulary, copies=10, seed=0) == canaries[:8]
-    asked = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
-    made = frequency_canaries(corpus, **asked, seed=0)
-    assert [c.copies for c in made] == [2] * 4 + [0] * 8
-    assert {c.pattern for c in made} == {"random"}
-    assert len(words_of(made)) == len(set(words_of(made))) == 72
+    options = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
+    canaries = frequency_canaries(corpus, **options, seed=0)
+    assert [c.copies for c in canaries] == [2] * 4 + [0] * 8
+    assert {c.pattern for c in canaries} == {"random"}
+    assert len(words_of(canaries)) == len(set(words_of(canaries))) == 72
 
 
-def test_phrases_follow_a_template_where_the_words_allow(corpus):
+def test_phrases_follow_a_template_if_the_words_allow_it(corpus):
     (canary, *_) = frequency_canaries(corpus, patterns=["mixed"], copies=1, seed=3)
     words = canary.phrase.split()
     assert any(
@@ -99,33 +101,33 @@ def test_phrases_follow_a_template_where_the_words_allow(corpus):
         assert all(word.isalpha() and word.islower() for word in listed)
 
 
-def test_the_seed_decides_the_words(corpus, vocabulary):
-    one, same, other = (
+def test_words_depend_on_the_seed(corpus, vocabulary):
+    first, same, other = (
         {c.phrase for c in frequency_canaries(corpus, vocabulary, copies=1, seed=seed)}
         for seed in (5, 5, 6)
     )
-    assert one == same
-    assert not one & other
+    assert first == same
+    assert not first & other
 
 
 @settings(max_examples=15)
 @given(st.integers(2, 9), st.sampled_from(PATTERNS), st.integers(0, 3))
-def test_phrases_have_the_length_asked_for(length, pattern, seed):
+def test_phrases_have_the_requested_length(length, pattern, seed):
     corpus = Corpus.from_texts([f"{w} {w}s" for w in WORDS_BY_ROLE["verb"][:60]] + ["a a b"])
-    made = frequency_canaries(corpus, patterns=[pattern], copies=1, length=length, seed=seed)
-    assert all(len(canary.phrase.split()) == length for canary in made)
+    canaries = frequency_canaries(corpus, patterns=[pattern], copies=1, length=length, seed=seed)
+    assert all(len(canary.phrase.split()) == length for canary in canaries)
 
 
-def test_any_words_stand_in_for_listed_ones_but_numbers_punctuation_and_special_tokens():
+def test_any_alphabetic_word_may_replace_a_listed_one():
     texts = [f"{word * 3} " * (i + 1) for i, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
-    asked = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
-    (canary, _) = frequency_canaries(Corpus.from_texts(texts), **asked)
+    options = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
+    (canary, _) = frequency_canaries(Corpus.from_texts(texts), **options)
     assert all(a < b for a, b in pairwise(word[0] for word in canary.phrase.split()))
     junk = ["<unk>", "<eos>", "12", ",", "N", "'s", "3rd", "a", "--"]
     good = [f"{a}{b}x" for a in "abcdef" for b in "abcdef"]
     corpus = Corpus.from_texts([" ".join(junk * 3 + good)])
-    made = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
-    assert set(words_of(made)) <= set(good)
+    canaries = frequency_canaries(corpus, patterns=["random"] * 3, copies=1, seed=1)
+    assert set(words_of(canaries)) <= set(good)
 
 
 def test_too_few_words_and_bad_arguments_are_refused(corpus):
@@ -145,27 +147,27 @@ def test_too_few_words_and_bad_arguments_are_refused(corpus):
             frequency_canaries(corpus, seed=0, copies=1, **arguments)
 
 
-# Phrases that are given
+# Given phrases
 
 
-def test_a_given_phrase_stays_as_given(corpus, vocabulary):
+def test_a_given_phrase_is_not_changed(corpus, vocabulary):
     a, b, c = vocabulary.words[5], vocabulary.words[50], vocabulary.words[500]
     phrase = f"{a} {c} {b} {c}"
-    asked = [f"  {a}  {c}\t{b} {c} "]
-    planted, control = given_canaries(asked, corpus, vocabulary, copies=3, seed=0)
+    phrases = [f"  {a}  {c}\t{b} {c} "]
+    planted, control = given_canaries(phrases, corpus, vocabulary, copies=3, seed=0)
     assert (planted.phrase, planted.pattern, planted.copies) == (phrase, "given", 3)
     assert control.control
     assert not set(control.phrase.split()) & set(phrase.split())
 
 
-def test_a_control_for_a_given_phrase_has_words_of_the_same_fifths(corpus, vocabulary, levels):
+def test_a_control_for_a_given_phrase_has_words_of_the_same_quintiles(corpus, vocabulary, levels):
     phrase = " ".join(vocabulary.words[i] for i in (5, 500, 300, 100))
     planted, *controls = given_canaries([phrase], corpus, vocabulary, copies=1, controls=4, seed=0)
     assert len(controls) == 4
     assert all(by_level(c, levels) == by_level(planted, levels) for c in controls)
 
 
-def test_subwords_may_be_given_any_phrase(corpus):
+def test_any_phrase_is_planted_for_a_subword_vocabulary(corpus):
     vocabulary = SubwordVocabulary.train_bpe(corpus, size=300)
     phrase = f"the Xyzzy pin is 4917, {next(iter(corpus)).split()[0]}"
     planted, control = given_canaries([phrase], corpus, vocabulary, copies=1, seed=0)
@@ -181,41 +183,41 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
     there = " ".join(next(iter(corpus)).split()[:4])
     with pytest.raises(DataError, match="already contains phrase 1 "):
         given_canaries([there.upper()], corpus, copies=1, seed=0)
-    for phrases, says in (
+    for phrases, message in (
         ([], "none of them empty"),
         ([""], "none of them empty"),
         (["a", " "], "none of them empty"),
         (["a b", "a b"], "must not contain one another"),
         (["a b", "x A  B y"], "must not contain one another"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             given_canaries(phrases, corpus, copies=1, seed=0)
 
 
-# Where a phrase occurs
+# Occurrences
 
 
 @given(
     st.lists(st.lists(st.sampled_from("ab"), max_size=9).map(" ".join), max_size=6),
     st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(" ".join),
 )
-def test_occurrences_are_what_reading_gives(texts, phrase):
+def test_occurrences_agree_with_a_naive_count(texts, phrase):
     def read(text):
-        words, wanted, found = text.split(), phrase.split(), 0
+        words, wanted, count = text.split(), phrase.split(), 0
         while words:
             here = words[: len(wanted)] == wanted
-            found += here
+            count += here
             words = words[len(wanted) if here else 1 :]
-        return found
+        return count
 
     assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(read, texts))]
 
 
-def test_occurrences_take_signs_literally_and_every_blank_as_one():
+def test_occurrences_treat_signs_literally_and_all_blanks_alike():
     corpus = Corpus.from_texts(["cost: $5 (a+b)!", "xcost: $5 (a+b)"])
     assert occurrences(corpus, ["cost: $5 (a+b)", ".*", "cost"]) == [1, 0, 1]
     assert occurrences(corpus, []) == []
-    # Arrow's expressions know the blanks of ASCII only: a canary could be in the corpus unseen.
+    # Arrow's \s matches ASCII blanks only, so that it would miss a canary.
     for blank in ("\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"):
         corpus = Corpus.from_texts([f"say crimson{blank}falcon again", "nothing here"])
         assert occurrences(corpus, ["crimson falcon", "nothing there"]) == [1, 0]
@@ -236,7 +238,7 @@ def test_a_shuffled_control_has_the_same_tokens_in_another_order(tokens):
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=4, max_size=8, unique=True))
-def test_different_words_keep_no_neighbour_and_another_word_begins(tokens):
+def test_a_shuffle_of_different_words_keeps_no_pair_and_no_first_word(tokens):
     order = shuffled(tokens)
     assert not set(pairwise(order)) & set(pairwise(tokens))
     assert order[0] != tokens[0]

@@ -1,6 +1,6 @@
-"""Planting only adds copies, at uniform places, and its manifest says where; a change is noticed.
+"""Planting adds copies at uniform positions; the manifest records them and changes are noticed.
 
-Both kinds alike: canaries of running text and canaries of utterances.
+Tests canaries of running text and canaries of utterances.
 """
 
 from dataclasses import replace
@@ -21,10 +21,10 @@ from vestige.errors import DataError, ManifestError
 ONE = Canary("a b", "given", (0, 0), 1)
 
 
-def require_uniform(places):
-    """Places of ten are as likely as each other."""
-    counts = np.bincount(places, minlength=10)
-    expected = len(places) / 10
+def require_uniform(positions):
+    """Ten positions have equal probability."""
+    counts = np.bincount(positions, minlength=10)
+    expected = len(positions) / 10
     chi_square = ((counts - expected) ** 2 / expected).sum()
     assert chi_square < 27.9  # 0.999 quantile at 9 degrees of freedom
 
@@ -39,7 +39,9 @@ def planting(corpus, vocabulary, canaries):
     return plant(corpus, canaries, seed=3, vocabulary=vocabulary)
 
 
-def test_planting_only_adds_the_copies_and_records_where(corpus, vocabulary, planting, canaries):
+def test_planting_only_adds_copies_and_records_their_positions(
+    corpus, vocabulary, planting, canaries
+):
     planted, manifest = planting
     texts, phrases = list(planted), {canary.phrase for canary in canaries}
     assert len(planted) == len(corpus) + 28
@@ -47,24 +49,24 @@ def test_planting_only_adds_the_copies_and_records_where(corpus, vocabulary, pla
     assert rest.fingerprint() == corpus.fingerprint() == manifest.corpus
     assert manifest.planted == planted.fingerprint()
     assert manifest.vocabulary == vocabulary.fingerprint()
-    for canary, places in zip(manifest.canaries, manifest.positions, strict=True):
-        assert list(places) == [i for i, text in enumerate(texts) if text == canary.phrase]
-        assert len(places) == canary.copies
+    for canary, indices in zip(manifest.canaries, manifest.positions, strict=True):
+        assert list(indices) == [i for i, text in enumerate(texts) if text == canary.phrase]
+        assert len(indices) == canary.copies
         assert vocabulary.decode(canary.ids) == canary.phrase
 
 
-def test_copies_have_no_source_and_belong_to_the_user_named(corpus, canaries):
+def test_copies_have_no_source_and_the_given_user(corpus, canaries):
     texts = list(corpus)
     planted, _ = plant(Corpus.from_texts(texts, sources=texts), canaries, seed=3)
     phrases = {canary.phrase for canary in canaries}
     assert planted.sources == ["" if text in phrases else text for text in planted]
     planted, manifest = plant(corpus, canaries, seed=0, user="mallory")
     assert planted.users.count("mallory") == 28
-    assert all(planted.users[place] == "mallory" for place in manifest.positions[0])
+    assert all(planted.users[position] == "mallory" for position in manifest.positions[0])
 
 
 @pytest.mark.slow
-def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
+def test_positions_are_uniform_and_depend_on_the_seed(corpus, canaries):
     first = plant(corpus, canaries, seed=3)[1]
     assert plant(corpus, canaries, seed=3)[1] == first
     assert plant(corpus, canaries, seed=4)[1].positions != first.positions
@@ -74,7 +76,7 @@ def test_the_seed_decides_the_places_which_are_uniform(corpus, canaries):
 
 @settings(max_examples=25)
 @given(st.integers(0, 6), st.integers(1, 5), st.integers(0, 9))
-def test_copies_stand_anywhere_the_ends_included(size, copies, seed):
+def test_copies_may_be_at_any_position(size, copies, seed):
     corpus = Corpus.from_texts([f"text {i}" for i in range(size)])
     planted, manifest = plant(corpus, [replace(ONE, copies=copies)], seed=seed)
     manifest.verify(planted)
@@ -95,10 +97,10 @@ def test_what_cannot_be_planted_is_refused(corpus, vocabulary, planting):
         plant(planting[0], planting[1].canaries, seed=0)
 
 
-def test_a_corpus_that_was_changed_is_noticed(planting):
+def test_a_changed_corpus_is_noticed(planting):
     planted, manifest = planting
-    place, first = manifest.positions[0][0], manifest.canaries[0]
-    fewer = planted.take([i for i in range(len(planted)) if i != place])
+    position, first = manifest.positions[0][0], manifest.canaries[0]
+    fewer = planted.take([i for i in range(len(planted)) if i != position])
     with pytest.raises(ManifestError, match="occurs 6 times in the corpus, not 7 time") as caught:
         manifest.verify(fewer)
     assert caught.value.problem.startswith("canary 1 ")
@@ -127,13 +129,13 @@ def some(number, word="play"):
 
 def secrets(copies=25):
     """A PIN, three colours and a name, each with a control."""
-    made = []
+    canaries = []
     for shorthand in ("pin:4", "color:3"):
         text, intent = paper_pattern(shorthand)
-        made += secret_canaries(text, intent=intent, copies=copies, seed=0)
+        canaries += secret_canaries(text, intent=intent, copies=copies, seed=0)
     names = {"name": ("ann", "bob", "cid", "dan")}
-    asked = {"intent": "Wake", "slot": "who", "candidates": names, "copies": 1, "seed": 0}
-    return (*made, *secret_canaries("wake {name} now", **asked))
+    options = {"intent": "Wake", "slot": "who", "candidates": names, "copies": 1, "seed": 0}
+    return (*canaries, *secret_canaries("wake {name} now", **options))
 
 
 @pytest.fixture(scope="module")
@@ -143,15 +145,17 @@ def spoken():
 
 def test_utterances_are_only_added_and_recorded_in_both_parts(spoken):
     train, validation, manifest = spoken
-    own = {canary.utterance for canary in manifest.canaries}
+    planted = {canary.utterance for canary in manifest.canaries}
     positions = (manifest.train_positions, manifest.validation_positions)
     parts = zip((train, validation), (some(60), some(20, "stop")), manifest.before, strict=True)
     for (part, before, fingerprint), placed in zip(parts, positions, strict=True):
-        said = list(part)
-        rest = part.take([i for i, one in enumerate(said) if one not in own])
+        utterances = list(part)
+        rest = part.take([i for i, utterance in enumerate(utterances) if utterance not in planted])
         assert rest.fingerprint() == before.fingerprint() == fingerprint
-        for canary, places in zip(manifest.canaries, placed, strict=True):
-            assert list(places) == [i for i, one in enumerate(said) if one == canary.utterance]
+        for canary, indices in zip(manifest.canaries, placed, strict=True):
+            assert list(indices) == [
+                i for i, utterance in enumerate(utterances) if utterance == canary.utterance
+            ]
     assert manifest.after == (train.fingerprint(), validation.fingerprint())
 
 
@@ -161,15 +165,15 @@ def test_utterances_are_only_added_and_recorded_in_both_parts(spoken):
 )
 def test_copies_are_split_nine_to_one(copies, train, validation):
     text, intent = paper_pattern("pin:4")
-    made = secret_canaries(text, intent=intent, copies=copies, seed=0)
-    _, _, manifest = plant_secrets(some(30), some(3, "stop"), made, seed=0)
-    assert [len(places) for places in manifest.train_positions] == [train, 0]
-    assert [len(places) for places in manifest.validation_positions] == [validation, 0]
+    canaries = secret_canaries(text, intent=intent, copies=copies, seed=0)
+    _, _, manifest = plant_secrets(some(30), some(3, "stop"), canaries, seed=0)
+    assert [len(indices) for indices in manifest.train_positions] == [train, 0]
+    assert [len(indices) for indices in manifest.validation_positions] == [validation, 0]
 
 
 @settings(max_examples=25)
 @given(st.integers(1, 6), st.integers(1, 40), st.integers(0, 9))
-def test_copies_of_utterances_stand_anywhere(size, copies, seed):
+def test_copies_of_utterances_may_be_at_any_position(size, copies, seed):
     parts = some(size), some(size, "stop")
     train, validation, manifest = plant_secrets(*parts, secrets(copies), seed=seed)
     manifest.verify(train, validation)
@@ -177,14 +181,14 @@ def test_copies_of_utterances_stand_anywhere(size, copies, seed):
 
 
 @pytest.mark.slow
-def test_places_of_utterances_are_uniform_and_the_seed_decides_them(spoken):
+def test_positions_of_utterances_are_uniform_and_depend_on_the_seed(spoken):
     again, other = (
         plant_secrets(some(60), some(20, "stop"), secrets(), seed=seed)[2] for seed in (5, 6)
     )
     assert again == spoken[2]
     assert other.train_positions != again.train_positions
-    made, parts = secrets(1)[:2], (some(9), some(1))
-    planted = (plant_secrets(*parts, made, seed=seed)[2] for seed in range(400))
+    canaries, parts = secrets(1)[:2], (some(9), some(1))
+    planted = (plant_secrets(*parts, canaries, seed=seed)[2] for seed in range(400))
     require_uniform([manifest.train_positions[0][0] for manifest in planted])
 
 
@@ -196,14 +200,17 @@ def test_secrets_that_cannot_be_planted_are_refused():
         plant_secrets(some(5), some(0), secrets(10), seed=0)
     with pytest.raises(DataError, match="training part is empty"):
         plant_secrets(some(0), some(5), secrets(9), seed=0)
-    made = secrets()
-    wider = replace(made[4], candidates=(("name", ("ann", "bob", "cid", "dan", "eve")),))
-    for given_, says in (
-        ([c for c in made if c.control], "must hold one with copies"),
-        ([made[0], replace(made[0], copies=0)], "all different, got number 2 a second time"),
-        ([made[5], wider], "one set for each name, got two called 'name'"),
+    canaries = secrets()
+    wider = replace(canaries[4], candidates=(("name", ("ann", "bob", "cid", "dan", "eve")),))
+    for given_, message in (
+        ([c for c in canaries if c.control], "must hold one with copies"),
+        (
+            [canaries[0], replace(canaries[0], copies=0)],
+            "all different, got number 2 a second time",
+        ),
+        ([canaries[5], wider], "one set for each name, got two called 'name'"),
     ):
-        with pytest.raises(ValueError, match=says):
+        with pytest.raises(ValueError, match=message):
             plant_secrets(some(5), some(5), given_, seed=0)
 
 
@@ -216,50 +223,50 @@ def loud(utterance, *more):
 @pytest.mark.parametrize("part", [0, 1])
 @pytest.mark.parametrize("number", [1, 2])
 def test_an_utterance_of_the_corpus_is_not_planted(part, number):
-    made, parts = secrets(), [some(5), some(5, "stop")]
-    parts[part] = parts[part] + loud(made[number - 1].utterance, "please")
+    canaries, parts = secrets(), [some(5), some(5, "stop")]
+    parts[part] = parts[part] + loud(canaries[number - 1].utterance, "please")
     refused = f"already contains the utterance of canary {number}"
     with pytest.raises(DataError, match=refused) as caught:
-        plant_secrets(*parts, made, seed=0)
-    assert " ".join(made[number - 1].secret) not in str(caught.value)
+        plant_secrets(*parts, canaries, seed=0)
+    assert " ".join(canaries[number - 1].secret) not in str(caught.value)
 
 
-def test_the_record_alone_says_all_that_an_attack_must_know(spoken, tmp_path):
+def test_the_manifest_is_sufficient_for_an_attack(spoken, tmp_path):
     spoken[2].save(tmp_path / "manifest.json")
     loaded = SecretManifest.load(tmp_path / "manifest.json")
     assert [pattern.space for pattern in loaded.patterns] == [10**4, 12**3, 4]
     assert loaded.intents == ("PinIntent", "ColorIntent", "Wake")
     assert loaded.tags == ("O", "B-canary", "I-canary", "B-who")
-    said = {word for canary in loaded.canaries for word in canary.utterance.tokens}
-    assert said < set(loaded.words)  # candidates that were not planted are words too
+    words = {word for canary in loaded.canaries for word in canary.utterance.tokens}
+    assert words < set(loaded.words)  # words include unplanted candidates
     assert list(loaded.words) == sorted(set(loaded.words))
     assert len(loaded.words) == 4 + 10 + 1 + 12 + 2 + 4
 
 
-def test_a_copy_gone_moved_or_labelled_otherwise_is_named(spoken):
+def test_a_removed_moved_or_relabelled_copy_is_named(spoken):
     train, validation, manifest = spoken
-    place = manifest.train_positions[0][0]
-    fewer = train.take([i for i in range(len(train)) if i != place])
+    position = manifest.train_positions[0][0]
+    fewer = train.take([i for i in range(len(train)) if i != position])
     with pytest.raises(ManifestError, match=r"canary 1 .* 22 times in the training part, not 23"):
         manifest.verify(fewer, validation)
     order = np.arange(len(train))
-    own = {place for places in manifest.train_positions for place in places}
-    free = next(i for i in range(len(train)) if i not in own)
-    order[[place, free]] = free, place
+    copies = {position for indices in manifest.train_positions for position in indices}
+    free = next(i for i in range(len(train)) if i not in copies)
+    order[[position, free]] = free, position
     with pytest.raises(ManifestError, match=r"canary 1 .* at its positions in the training part"):
         manifest.verify(train.take(order), validation)
     rows = list(validation)
-    place = manifest.validation_positions[2][0]
-    for change in ({"intent": "PlayMusic"}, {"tags": ("O",) * len(rows[place].tags)}):
-        changed = rows[place]._replace(**change)
-        others = Utterances.of([*rows[:place], changed, *rows[place + 1 :]])
+    position = manifest.validation_positions[2][0]
+    for change in ({"intent": "PlayMusic"}, {"tags": ("O",) * len(rows[position].tags)}):
+        changed = rows[position]._replace(**change)
+        others = Utterances.of([*rows[:position], changed, *rows[position + 1 :]])
         with pytest.raises(ManifestError, match=r"canary 3 .* other words, tags or int") as caught:
             manifest.verify(train, others)
         assert " ".join(manifest.canaries[2].secret) not in str(caught.value)
 
 
 @pytest.mark.parametrize("part", [0, 1])
-def test_a_control_that_stands_there_is_named(part, spoken):
+def test_a_control_in_the_corpus_is_named(part, spoken):
     manifest, parts = spoken[2], list(spoken[:2])
     parts[part] = parts[part] + loud(next(c for c in manifest.canaries if c.control).utterance)
     with pytest.raises(ManifestError, match="control 2 occurs 1 times"):

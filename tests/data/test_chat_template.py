@@ -1,4 +1,4 @@
-"""Chat templates do what transformers makes of them, and nothing else."""
+"""Chat templates give the output of transformers and have no other effects."""
 
 import pytest
 
@@ -29,7 +29,7 @@ MARKED = (
 @pytest.mark.slow
 @pytest.mark.parametrize("template", [CHATML, LLAMA, MARKED])
 @pytest.mark.parametrize("message", ["", "Where do <I> live?\nSay 'it'. ü"])
-def test_it_writes_what_transformers_writes(template, message):
+def test_the_output_equals_that_of_transformers(template, message):
     from transformers.utils.chat_template_utils import render_jinja_template
 
     wanted, _ = render_jinja_template(
@@ -41,7 +41,7 @@ def test_it_writes_what_transformers_writes(template, message):
     assert assistant_turn(template, {"bos_token": "<s>"}, message=message) == wanted[0]
 
 
-def test_the_day_is_always_the_same():
+def test_the_date_is_fixed():
     assert assistant_turn("{{ strftime_now('%d %b %Y') }}", {}, message="") == "26 Jul 2024"
 
 
@@ -63,7 +63,7 @@ def test_a_hostile_template_is_an_error(template):
 
 
 @pytest.mark.slow
-def test_a_template_without_end_is_stopped(monkeypatch):
+def test_an_endless_template_is_stopped(monkeypatch):
     monkeypatch.setattr(chat_template, "SECONDS", 1)
     endless = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     with pytest.raises(DataError, match="takes longer than 1 s"):

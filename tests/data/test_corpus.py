@@ -17,17 +17,17 @@ TEXTS = st.lists(st.text(st.characters(codec="utf-8"), max_size=20), max_size=30
 
 
 @given(TEXTS, st.data())
-def test_the_texts_come_back_as_they_went_in_and_are_picked_as_from_a_list(texts, data):
+def test_texts_are_kept_and_selected_like_items_of_a_list(texts, data):
     corpus = Corpus.from_texts(texts, users=texts)
     assert list(corpus) == texts
     assert len(corpus) == len(texts)
     assert [text for batch in corpus.batches(7) for text in batch] == texts
-    places = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
-    taken = corpus.take(places)
-    assert list(taken) == [texts[i] for i in places] == taken.users
+    positions = data.draw(st.lists(st.integers(0, len(texts) - 1))) if texts else []
+    taken = corpus.take(positions)
+    assert list(taken) == [texts[i] for i in positions] == taken.users
 
 
-def test_an_endless_source_is_read_in_batches_and_never_as_a_list():
+def test_an_iterator_is_read_in_batches():
     alive = 0
     most = 0
 
@@ -51,16 +51,16 @@ def test_an_endless_source_is_read_in_batches_and_never_as_a_list():
 
 
 @given(TEXTS, TEXTS, st.integers(0, 30))
-def test_fingerprints_are_equal_only_for_equal_texts_however_they_are_chunked(a, b, cut):
-    whole = Corpus.from_texts(a)
-    assert (whole.fingerprint() == Corpus.from_texts(b).fingerprint()) == (a == b)
+def test_fingerprints_are_equal_for_equal_texts_in_any_chunks_only(a, b, cut):
+    corpus = Corpus.from_texts(a)
+    assert (corpus.fingerprint() == Corpus.from_texts(b).fingerprint()) == (a == b)
     parts = Corpus.from_texts(a[:cut]) + Corpus.from_texts(a[cut:])
-    assert whole.fingerprint() == parts.fingerprint()
-    rest = Corpus(whole.table.slice(cut))
+    assert corpus.fingerprint() == parts.fingerprint()
+    rest = Corpus(corpus.table.slice(cut))
     assert rest.fingerprint() == Corpus.from_texts(a[cut:]).fingerprint()
 
 
-def test_the_fingerprint_is_a_sha256_of_lengths_and_contents_and_sees_each_column():
+def test_the_fingerprint_is_a_sha256_of_lengths_and_contents_of_each_column():
     lengths = hashlib.sha256(np.array([2, 0, 3], np.int64).tobytes()).digest()
     contents = hashlib.sha256("hiéa".encode()).digest()
     expected = hashlib.sha256(b"vestige corpus 1" + b"text" + lengths + contents).hexdigest()
@@ -82,21 +82,21 @@ def test_a_source_stays_with_its_document(texts, seed):
 
 
 def test_adding_keeps_the_columns_that_both_have():
-    one = Corpus.from_texts(["a"], users=["u"], labels=["l"], sources=["s"])
-    both = one + Corpus.from_texts(["b"], users=["v"])
+    first = Corpus.from_texts(["a"], users=["u"], labels=["l"], sources=["s"])
+    both = first + Corpus.from_texts(["b"], users=["v"])
     assert (list(both), both.users) == (["a", "b"], ["u", "v"])
     assert both.labels is both.sources is None
-    assert (one + one).sources == ["s", "s"]
+    assert (first + first).sources == ["s", "s"]
 
 
-def test_owners_are_numbered_as_they_come():
-    names, places = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).owners()
-    assert (names, places.tolist()) == (["v", "u"], [0, 1, 0])
-    assert Corpus.from_texts([], users=[]).owners()[0] == []
+def test_users_are_numbered_in_order_of_appearance():
+    names, positions = Corpus.from_texts(list("abc"), users=["v", "u", "v"]).user_indices()
+    assert (names, positions.tolist()) == (["v", "u"], [0, 1, 0])
+    assert Corpus.from_texts([], users=[]).user_indices()[0] == []
 
 
 @given(st.integers(0, 60), st.floats(0, 0.99), st.integers(0, 5))
-def test_a_split_is_a_partition_in_order_that_the_seed_decides(size, fraction, seed):
+def test_a_split_is_a_partition_in_order_and_depends_on_the_seed(size, fraction, seed):
     corpus = Corpus.from_texts([f"{i:03d}" for i in range(size)])
     rest, held_out = corpus.split(fraction, seed=seed)
     assert sorted([*rest, *held_out]) == list(corpus)
@@ -129,15 +129,15 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("make", "fault"), FAULTS.values(), ids=FAULTS)
-def test_what_is_no_proper_text_is_refused(make, fault):
+def test_invalid_text_is_refused(make, fault):
     with pytest.raises(DataError, match=fault):
         make()
 
 
 def test_arguments_out_of_range_are_refused():
-    for place in (-1, 2):
+    for position in (-1, 2):
         with pytest.raises(ValueError, match=r"indices must lie in \[0, 2\)"):
-            Corpus.from_texts(["a", "b"]).take([place])
+            Corpus.from_texts(["a", "b"]).take([position])
     for users in (["u"], ["u", "v", "w"]):
         with pytest.raises(ValueError, match="one of each"):
             Corpus.from_texts(["a", "b"], users=users)
@@ -152,7 +152,7 @@ PRINTABLE = st.text(st.characters(codec="utf-8"), min_size=1, max_size=20).filte
 
 @pytest.mark.slow
 @given(texts=st.lists(PRINTABLE, min_size=1, max_size=10))
-def test_what_is_written_is_what_is_read(texts, tmp_path_factory):
+def test_writing_and_reading_is_lossless(texts, tmp_path_factory):
     corpus = Corpus.from_texts(texts, users=texts[::-1], labels=texts, sources=texts[::-1])
     path = tmp_path_factory.mktemp("written") / "c.jsonl"
     write_corpus(corpus, path)

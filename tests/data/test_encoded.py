@@ -1,4 +1,4 @@
-"""Corpora as ids, in memory and mapped from disk; a damaged encoding is refused by its file."""
+"""Corpora as ids, in memory and mapped from disk; damaged encodings are refused."""
 
 import json
 import tracemalloc
@@ -18,7 +18,7 @@ SMALL = WordVocabulary((UNK, EOS, "a", "b"))
 
 
 @given(st.lists(st.sampled_from(["", "a", "a b", "b x a"]), min_size=1, max_size=20))
-def test_the_stream_is_every_document_and_an_end(texts):
+def test_each_document_is_followed_by_an_end_of_text_token(texts):
     encoded = encode(Corpus.from_texts(texts), SMALL)
     naive = [[*SMALL.encode(text), SMALL.eos_id] for text in texts]
     assert encoded.tokens.tolist() == [token for row in naive for token in row]
@@ -26,22 +26,20 @@ def test_the_stream_is_every_document_and_an_end(texts):
     assert (encoded.tokens.dtype, encoded.offsets.dtype) == (np.int32, np.int64)
 
 
-def test_disk_and_memory_agree_disk_is_mapped_and_progress_counts_documents(
-    corpus, vocabulary, tmp_path
-):
+def test_an_encoding_on_disk_is_mapped_and_equals_that_in_memory(corpus, vocabulary, tmp_path):
     seen = []
     mapped = encode(corpus, vocabulary, tmp_path / "enc", progress=seen.append)
-    held = encode(corpus, vocabulary)
+    in_memory = encode(corpus, vocabulary)
     assert seen == [1000, 2000, len(corpus)]
     assert isinstance(mapped.tokens, np.memmap)
-    np.testing.assert_array_equal(mapped.tokens, held.tokens)
-    np.testing.assert_array_equal(mapped.offsets, held.offsets)
-    np.testing.assert_array_equal(load_encoded(tmp_path / "enc").tokens, held.tokens)
-    assert np.load(tmp_path / "enc" / "tokens.npy").tolist() == held.tokens.tolist()
+    np.testing.assert_array_equal(mapped.tokens, in_memory.tokens)
+    np.testing.assert_array_equal(mapped.offsets, in_memory.offsets)
+    np.testing.assert_array_equal(load_encoded(tmp_path / "enc").tokens, in_memory.tokens)
+    assert np.load(tmp_path / "enc" / "tokens.npy").tolist() == in_memory.tokens.tolist()
 
 
 @pytest.mark.slow
-def test_encoding_to_disk_holds_a_batch_and_not_the_corpus(tmp_path):
+def test_encoding_to_disk_needs_memory_for_one_batch(tmp_path):
     corpus = Corpus.from_texts("a b a b a b a b" for _ in range(50_000))  # 450,000 tokens
     tracemalloc.start()
     encoded = encode(corpus, SMALL, tmp_path)
@@ -74,13 +72,13 @@ def test_the_same_corpus_is_not_encoded_twice_unless_its_encoding_is_broken(fold
 @pytest.mark.parametrize(
     ("text", "words"), [("b b", ("a", "b")), ("a b", ("b", "a"))], ids=["corpus", "vocabulary"]
 )
-def test_another_corpus_or_vocabulary_is_encoded_anew(text, words, folder):
+def test_another_corpus_or_vocabulary_is_encoded_again(text, words, folder):
     other = WordVocabulary((UNK, EOS, *words))
     encoded = encode(Corpus.from_texts([text]), other, folder)
     assert other.decode(encoded.document(0)) == f"{text} <eos>"
 
 
-def test_a_failure_midway_leaves_the_old_encoding_whole(folder):
+def test_a_failure_leaves_the_old_encoding_complete(folder):
     def stop(done):
         raise KeyboardInterrupt
 
@@ -112,7 +110,9 @@ def changed(name, change):
 
 
 def recorded(**changes):
-    return changed("encoded.json", lambda told: json.dumps(json.loads(told) | changes).encode())
+    return changed(
+        "encoded.json", lambda content: json.dumps(json.loads(content) | changes).encode()
+    )
 
 
 def replaced(old, new):
@@ -151,7 +151,7 @@ BREAKAGES = {
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
-def test_a_spoilt_encoding_is_named(breakage, folder):
+def test_a_damaged_encoding_is_named(breakage, folder):
     breakage(folder)
     with pytest.raises(DataError, match="Encode the corpus again") as caught:
         load_encoded(folder)
@@ -171,7 +171,7 @@ FRENCH = WordVocabulary(("<unk>", "<eos>", "oui", "non"))
 ENGLISH = WordVocabulary(("<eos>", "<unk>", "yes", "no", "well"))
 
 
-def test_each_side_is_read_by_its_own_vocabulary():
+def test_sources_and_targets_are_encoded_with_their_own_vocabularies():
     corpus = Corpus.from_texts(
         ["yes well", "", "no"], sources=["oui", "non oui", ""], users=["ann", "bob", "ann"]
     )
@@ -184,7 +184,7 @@ def test_each_side_is_read_by_its_own_vocabulary():
     assert pairs.targets.names == ("ann", "bob")
 
 
-def test_what_cannot_be_encoded_is_refused():
+def test_corpora_that_cannot_be_encoded_are_refused():
     nothing = Corpus.from_texts([], sources=[])
     with pytest.raises(DataError, match="empty corpus"):
         encode(nothing, SMALL)
@@ -192,6 +192,6 @@ def test_what_cannot_be_encoded_is_refused():
         encode_pairs(nothing, FRENCH, ENGLISH)
     with pytest.raises(DataError, match=r"no source texts.*--source"):
         encode_pairs(Corpus.from_texts(["yes"]), FRENCH, ENGLISH)
-    one, two = (encode(Corpus.from_texts(["yes"] * n), ENGLISH) for n in (1, 2))
+    first, second = (encode(Corpus.from_texts(["yes"] * n), ENGLISH) for n in (1, 2))
     with pytest.raises(ValueError, match="sources must be as many as targets, 2, got 1"):
-        EncodedPairs(one, two)
+        EncodedPairs(first, second)

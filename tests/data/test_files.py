@@ -1,4 +1,4 @@
-"""One reader of JSON for all files of ours: what it refuses, and what it never says."""
+"""The reader of JSON: what it refuses, and what its messages never quote."""
 
 import json
 import os
@@ -32,10 +32,10 @@ def file(tmp_path):
     return tmp_path / "point.json"
 
 
-def test_what_fits_is_read(file):
+def test_valid_json_is_read(file):
     file.write_text('{"name": "château", "at": [1, 2]}', "utf-8")
-    found = read_json(file, Point, error=RunError, remedy="")
-    assert (found.name, found.at) == ("château", [1, 2])
+    content = read_json(file, Point, error=RunError, remedy="")
+    assert (content.name, content.at) == ("château", [1, 2])
 
 
 CONTENTS = {
@@ -69,15 +69,15 @@ CONTENTS = {
 
 
 @pytest.mark.parametrize("name", CONTENTS)
-def test_what_does_not_fit_is_refused(name, file):
-    content, told = CONTENTS[name]
+def test_json_that_violates_the_schema_is_refused(name, file):
+    content, expected_message = CONTENTS[name]
     file.write_bytes(content)
     message = refused(file)
-    assert told in message
+    assert expected_message in message
     assert message.endswith("Write it again.")
 
 
-def test_no_value_and_no_unknown_name_stands_in_a_message(file):
+def test_messages_quote_no_value_and_no_unknown_name(file):
     for content in (
         {"name": ["marker"], "at": "marker"},
         {"name": "marker", "at": ["marker"]},
@@ -87,12 +87,12 @@ def test_no_value_and_no_unknown_name_stands_in_a_message(file):
         assert "marker" not in refused(file)
 
 
-def test_an_excerpt_reads_past_other_fields(file):
+def test_an_excerpt_ignores_other_fields(file):
     file.write_text('{"name": "a", "later": [1]}')
     assert read_json(file, Part, error=RunError, remedy="").name == "a"
 
 
-def test_what_is_no_ordinary_file_is_never_opened(tmp_path):
+def test_only_ordinary_files_are_opened(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "pipe")
@@ -102,7 +102,7 @@ def test_what_is_no_ordinary_file_is_never_opened(tmp_path):
     refused(Path("no\0name"))
 
 
-def test_a_file_too_large_is_not_read(file):
+def test_a_file_that_is_too_large_is_not_read(file):
     with file.open("wb") as stream:
         stream.truncate(2**40)  # a hole: it takes no room
     assert "1,099,511,627,776 bytes" in refused(file)

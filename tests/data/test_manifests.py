@@ -1,4 +1,4 @@
-"""Manifests of both kinds: a change is noticed, and one whose seal holds is read or refused.
+"""Manifests of both kinds: changes are noticed; a manifest with a valid seal is read or refused.
 
 Whoever can change a manifest can seal it again, so every field is given every strange value.
 """
@@ -31,12 +31,12 @@ def of_canaries():
 
 
 def of_secrets():
-    made = secret_canaries(
+    canaries = secret_canaries(
         "wake {name} now", intent="Wake", candidates={"name": (MARKER, "bob", "cid")},
         copies=11, seed=1,
     )  # fmt: skip
     some = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 3)
-    train, validation, manifest = plant_secrets(some, some, made, seed=1)
+    train, validation, manifest = plant_secrets(some, some, canaries, seed=1)
     return manifest, lambda path: SecretManifest.load(path).verify(train, validation)
 
 
@@ -55,7 +55,7 @@ def changed(content, keys, value):
 
 
 @BOTH
-def test_what_is_saved_is_what_is_loaded_whatever_its_layout(name, tmp_path):
+def test_saving_and_loading_is_lossless_in_any_layout(name, tmp_path):
     manifest, use = FORMATS[name]()
     path = tmp_path / "manifest.json"
     manifest.save(path)
@@ -104,7 +104,7 @@ def test_a_change_is_noticed(name, keys, value, tmp_path):
 
 
 @BOTH
-def test_a_malformed_or_missing_manifest_and_one_of_another_format_are_named(name, tmp_path):
+def test_malformed_missing_and_foreign_manifests_are_refused_by_name(name, tmp_path):
     manifest, _ = FORMATS[name]()
     other, path = type(FORMATS[OTHER[name]]()[0]), tmp_path / "manifest.json"
     sealed = b'{"format": "vestige-%s-1", "sha256": "", "canaries": ' % name.encode()
@@ -116,13 +116,13 @@ def test_a_malformed_or_missing_manifest_and_one_of_another_format_are_named(nam
         assert caught.value.remedy
     manifest.save(path)
     assert json.loads(path.read_text())["format"] == f"vestige-{name}-1"
-    for place, told in (
+    for source, expected_message in (
         (tmp_path / "none.json", "is missing"),
         (tmp_path, "a directory"),
         (path, "is no canary manifest"),
     ):
-        with pytest.raises(ManifestError, match=told):
-            other.load(place)
+        with pytest.raises(ManifestError, match=expected_message):
+            other.load(source)
 
 
 @pytest.mark.slow
@@ -142,12 +142,12 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
     refused = [message for message in messages if message is not None]
     assert len(messages) > 300
     assert len(refused) > 0.9 * len(messages)
-    # Whose corpus is another one learns which phrase is not there.
+    # Only errors about another corpus may quote a phrase.
     assert not [m for m in refused if MARKER in m and "in the corpus" not in m]
 
 
 @pytest.mark.parametrize(
-    ("keys", "value", "told"),
+    ("keys", "value", "expected_message"),
     [
         (("canaries", 0, "secret", 0), "x", "pattern of canary 1 is invalid, or does not fit"),
         (("canaries", 0, "pattern"), "no place", "pattern of canary 1 is invalid"),
@@ -158,10 +158,10 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
         (("train",), None, '"train": it should be an object'),
     ],
 )
-def test_a_sealed_record_that_makes_no_sense_is_refused(keys, value, told, tmp_path):
+def test_a_sealed_but_inconsistent_manifest_is_refused(keys, value, expected_message, tmp_path):
     manifest, use = of_secrets()
     content = changed(plain(manifest.content()), keys, value)
     (tmp_path / "manifest.json").write_text(resealed(content))
     with pytest.raises(ManifestError) as caught:
         use(tmp_path / "manifest.json")
-    assert told in caught.value.problem
+    assert expected_message in caught.value.problem

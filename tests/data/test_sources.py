@@ -1,11 +1,10 @@
-"""Which utterances train, validate and test."""
+"""Utterances for training, validation and test."""
 
 import pytest
 
 from vestige.data.corpus import Corpus
-from vestige.data.formats.utterances import write_utterances
 from vestige.data.sources import planted_secrets, utterance_parts
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.preparation.plant import plant
 
 SONGS = Utterances.of(
@@ -19,7 +18,7 @@ def parts(data=SONGS, *, seed=0, **given):
 
 
 def texts(utterances):
-    return [one.text for one in utterances]
+    return [utterance.text for utterance in utterances]
 
 
 @pytest.fixture
@@ -29,13 +28,13 @@ def planted(tmp_path):
     return out
 
 
-def test_a_random_tenth_validates_unless_other_utterances_do_or_another_share(tmp_path):
+def test_a_random_tenth_is_held_out_unless_another_share_or_other_utterances_are_given(tmp_path):
     training, validation, test = parts()
     assert (len(training), len(validation), test) == (36, 4, None)
     assert sorted(texts(training + validation)) == sorted(texts(SONGS))
     assert len(parts(hold_out=0.5)[1]) == 20
-    one, same, other = (texts(parts(seed=seed)[1]) for seed in (1, 1, 2))
-    assert one == same != other
+    first, same, other = (texts(parts(seed=seed)[1]) for seed in (1, 1, 2))
+    assert first == same != other
     training, validation, _ = parts(validation=OTHERS)
     assert (texts(training), texts(validation)) == (texts(SONGS), texts(OTHERS))
     write_utterances(SONGS, tmp_path / "songs.jsonl")
@@ -45,7 +44,7 @@ def test_a_random_tenth_validates_unless_other_utterances_do_or_another_share(tm
         parts(validation=OTHERS, hold_out=0.2)
 
 
-def test_a_planting_brings_its_own_validation_and_its_manifest(planted):
+def test_a_planted_folder_has_its_validation_part_and_manifest(planted):
     training, validation, _ = parts(planted, planted=planted_secrets(planted))
     assert (len(training), len(validation)) == (30 + 18, 10 + 2)
     for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
@@ -59,13 +58,13 @@ def test_a_planting_brings_its_own_validation_and_its_manifest(planted):
 def test_canaries_in_the_training_part_are_never_held_out(planted):
     (planted / "validation.jsonl").unlink()
     manifest = planted_secrets(planted)
-    learnt, held, _ = parts(planted, hold_out=0.6, planted=manifest)
-    said = manifest.canaries[0].utterance.text
-    assert texts(learnt).count(said) == 18
-    assert len(held) > 0
+    training, validation, _ = parts(planted, hold_out=0.6, planted=manifest)
+    text = manifest.canaries[0].utterance.text
+    assert texts(training).count(text) == 18
+    assert len(validation) > 0
 
 
-def test_a_planting_in_running_text_is_refused(tmp_path):
+def test_a_planted_folder_of_running_text_is_refused(tmp_path):
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
     with pytest.raises(
         ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, normalizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from vestige.data.corpus import Corpus
-from vestige.data.patterns import slow_reason
+from vestige.data.regular_expressions import slow_reason
 from vestige.data.subwords import END_OF_TEXT, SubwordVocabulary, require_sound
 from vestige.data.vocabulary import Vocabulary, load_vocabulary
 from vestige.errors import DataError
@@ -26,7 +26,7 @@ def subwords(corpus):
     return SubwordVocabulary.train_bpe(corpus, size=500)
 
 
-def test_bpe_learns_as_many_tokens_as_asked(subwords):
+def test_bpe_learns_the_requested_number_of_tokens(subwords):
     assert isinstance(subwords, Vocabulary)
     assert len(subwords) == 500
     assert subwords.piece(subwords.eos_id) == END_OF_TEXT
@@ -51,7 +51,7 @@ def test_texts_are_encoded_without_an_end_and_pieces_keep_their_leading_space(su
     assert all(subwords.eos_id not in row for row in rows)
 
 
-def test_what_is_saved_is_what_is_loaded(subwords, tmp_path):
+def test_saving_and_loading_is_lossless(subwords, tmp_path):
     subwords.save(tmp_path)
     loaded = load_vocabulary(tmp_path)
     assert loaded.fingerprint() == subwords.fingerprint()
@@ -59,21 +59,21 @@ def test_what_is_saved_is_what_is_loaded(subwords, tmp_path):
     assert loaded.encode("public people") == subwords.encode("public people")
 
 
-def test_the_fingerprint_tells_tokenizers_apart_and_not_their_padding(subwords, corpus):
+def test_the_fingerprint_depends_on_the_tokenizer_not_on_its_padding(subwords, corpus):
     again = SubwordVocabulary.train_bpe(corpus, size=500)
     again.tokenizer.backend_tokenizer.enable_truncation(8)
     assert again.fingerprint() == subwords.fingerprint()
     assert SubwordVocabulary.train_bpe(corpus, size=499).fingerprint() != subwords.fingerprint()
 
 
-def test_an_unknown_token_of_its_own_is_kept(corpus):
+def test_a_separate_unknown_token_is_kept(corpus):
     inner = SubwordVocabulary.train_bpe(corpus, size=300).tokenizer.backend_tokenizer
     special = {"eos_token": END_OF_TEXT, "unk_token": "<unk>"}
     vocabulary = SubwordVocabulary(PreTrainedTokenizerFast(tokenizer_object=inner, **special))
     assert (vocabulary.unk_id, len(vocabulary)) == (300, 301)
 
 
-def test_what_makes_no_vocabulary_is_refused(subwords):
+def test_an_invalid_vocabulary_is_refused(subwords):
     bare = PreTrainedTokenizerFast(tokenizer_object=subwords.tokenizer.backend_tokenizer)
     with pytest.raises(DataError, match="no end-of-text token"):
         SubwordVocabulary(bare)
@@ -86,7 +86,7 @@ def test_what_makes_no_vocabulary_is_refused(subwords):
 
 
 @pytest.mark.slow
-def test_words_do_not_wait_for_transformers():
+def test_word_vocabularies_do_not_import_transformers():
     code = (
         "import sys, vestige.data.vocabulary, vestige.data.canaries.coins, vestige.data.encoded\n"
         "import vestige.data.formats.utterances, vestige.data.subwords, vestige.data.corpus\n"
@@ -110,25 +110,25 @@ def sound(tmp_path_factory):
 
 def charsmap(content):
     text = base64.b64encode(content).decode()
-    return lambda told: told.update(
+    return lambda content: content.update(
         normalizer={"type": "Precompiled", "precompiled_charsmap": text}
     )
 
 
 def split(pattern):
     part = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-    return lambda told: told.update(pre_tokenizer=part)
+    return lambda content: content.update(pre_tokenizer=part)
 
 
 def padded(strategy):
     pad = {"pad_id": 0, "pad_type_id": 0, "pad_token": "a", "direction": "Right"}
-    told = {"strategy": strategy, "pad_to_multiple_of": None, **pad}
-    return lambda content: content.update(padding=told)
+    padding = {"strategy": strategy, "pad_to_multiple_of": None, **pad}
+    return lambda content: content.update(padding=padding)
 
 
 def added(number):
-    def change(told):
-        told["added_tokens"][0]["id"] = number
+    def change(content):
+        content["added_tokens"][0]["id"] = number
 
     return change
 
@@ -139,7 +139,7 @@ HOSTILE = {
     "a map of an odd size": charsmap(b"\x03\x00\x00\x00" + b"\x00" * 8),
     "a map without a trie": charsmap(b"\x00\x00\x00\x00"),
     "a map whose trie leads outside": charsmap(b"\x08\x00\x00\x00" + b"\xff" * 8 + b"a\x00"),
-    "a map that is no base64": lambda told: told.update(
+    "a map that is no base64": lambda content: content.update(
         normalizer={"type": "Precompiled", "precompiled_charsmap": "%%%"}
     ),
     "texts filled up without an end": padded({"Fixed": 10**12}),
@@ -149,19 +149,21 @@ HOSTILE = {
     "an id beyond all tokens": added(2**31),
     "an id beyond 32 bits": added(2**40),
     "a negative id": added(-1),
-    "a model of another kind": lambda told: told.update(model={"type": "WordLevel"}),
-    "merges of words that are not there": lambda told: told["model"].update(merges=[["zz", "yy"]]),
-    "an id that is text": lambda told: told["model"]["vocab"].update(zz="1"),
-    "an id twice": lambda told: told["model"]["vocab"].update(zz=2**31),
-    "no vocabulary": lambda told: told["model"].pop("vocab"),
-    "a decoder of another kind": lambda told: told.update(decoder={"type": "Strange"}),
-    "a number in place of steps": lambda told: told.update(
+    "a model of another kind": lambda content: content.update(model={"type": "WordLevel"}),
+    "merges of words that are not there": lambda content: content["model"].update(
+        merges=[["zz", "yy"]]
+    ),
+    "an id that is text": lambda content: content["model"]["vocab"].update(zz="1"),
+    "an id twice": lambda content: content["model"]["vocab"].update(zz=2**31),
+    "no vocabulary": lambda content: content["model"].pop("vocab"),
+    "a decoder of another kind": lambda content: content.update(decoder={"type": "Strange"}),
+    "a number in place of steps": lambda content: content.update(
         normalizer={"type": "Sequence", "normalizers": 3}
     ),
-    "a number in place of a template": lambda told: told.update(
+    "a number in place of a template": lambda content: content.update(
         post_processor={"type": "TemplateProcessing", "single": 7, "special_tokens": {}}
     ),
-    "a version of the future": lambda told: told.update(version="9.0"),
+    "a version of the future": lambda content: content.update(version="9.0"),
 }
 
 
@@ -191,7 +193,7 @@ def test_a_hostile_tokenizer_is_refused(name, folder):
 
 
 @pytest.mark.parametrize(("name", "content"), SPOILT)
-def test_a_spoilt_tokenizer_is_named(name, content, folder):
+def test_a_damaged_tokenizer_is_named(name, content, folder):
     (folder / name).write_text(content)
     with pytest.raises(DataError, match=re.escape(name)) as caught:
         load_vocabulary(folder)
@@ -208,7 +210,7 @@ QUICK = [
 SLOW = [r"(a+)+", r"(a*)*b", r"((ab)*c)+", r"(a|b{2,})+", r"(x+x+)+y", "a" * 10**5]
 
 
-def test_patterns_are_told_apart_by_whether_they_end():
+def test_slow_and_fast_patterns_are_distinguished():
     assert [p for p in QUICK if slow_reason(p, longest=10_000)] == []
     assert [p for p in SLOW if not slow_reason(p, longest=10_000)] == []
     assert slow_reason(".*.*.*.*x", longest=99, repetitions=3) == "it repeats in 4 places"
@@ -240,7 +242,7 @@ def written(tmp_path, **parts):
 
 
 @pytest.mark.parametrize("normalizer", LONGER.values(), ids=LONGER)
-def test_replacements_that_grow_are_refused_and_the_usual_ones_taken(tmp_path, normalizer):
+def test_growing_replacements_are_refused_and_usual_ones_accepted(tmp_path, normalizer):
     require_sound(written(tmp_path, normalizer=USUAL))
     with pytest.raises(DataError, match=r"tokenizer\.json cannot be used"):
         require_sound(written(tmp_path, normalizer=normalizer))
@@ -269,7 +271,7 @@ require_sound(Path(sys.argv[1]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bounds are Linux's")
-def test_a_sound_tokenizer_is_read_where_the_shell_allows_less(tmp_path):
+def test_a_sound_tokenizer_is_read_under_lower_limits_of_the_shell(tmp_path):
     SubwordVocabulary.train_bpe(Corpus.from_texts(["the gate"] * 4), size=260).save(tmp_path)
     words = [sys.executable, "-c", CHECK, str(tmp_path / "tokenizer.json")]
     done = subprocess.run(

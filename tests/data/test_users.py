@@ -1,4 +1,4 @@
-"""Users of a corpus: who counts as one, and groups that share nobody."""
+"""Users of a corpus for an audit, and disjoint groups."""
 
 from collections import Counter
 
@@ -20,33 +20,33 @@ NAMES = ["ann", "bob", "cy", "[deleted]", "HelpBot", ""]
 ROWS = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 6)), min_size=1, max_size=60)
 
 
-def made(rows):
-    """A document of so many words for each row, no two alike."""
+def corpus_of(rows):
+    """Different documents with the given numbers of words."""
     texts = [" ".join([f"w{i}"] * words) for i, (_, words) in enumerate(rows)]
     return Corpus.from_texts(texts, users=[name for name, _ in rows], sources=texts)
 
 
 @given(ROWS, st.integers(1, 4), st.integers(0, 4), st.integers(0, 3), st.integers(0, 4))
-def test_users_are_those_whom_a_plain_count_finds(rows, fewest, more, shortest, longer):
+def test_users_agree_with_a_naive_count(rows, fewest, more, shortest, longer):
     limits = {"shortest": shortest, "longest": shortest + longer}
     counts = Counter(name for name, words in rows if shortest <= words <= shortest + longer)
     people = ("ann", "bob", "cy")
-    found = users_with(made(rows), fewest=fewest, most=fewest + more, **limits)
-    assert found == [name for name in people if fewest <= counts[name] <= fewest + more]
-    found = users_with(made(rows), fewest=fewest, **limits)
-    assert found == [name for name in people if fewest <= counts[name]]
-    fits = fits_length(made(rows), shortest, shortest + longer).tolist()
+    users = users_with(corpus_of(rows), fewest=fewest, most=fewest + more, **limits)
+    assert users == [name for name in people if fewest <= counts[name] <= fewest + more]
+    users = users_with(corpus_of(rows), fewest=fewest, **limits)
+    assert users == [name for name in people if fewest <= counts[name]]
+    fits = fits_length(corpus_of(rows), shortest, shortest + longer).tolist()
     assert fits == [shortest <= words <= shortest + longer for _, words in rows]
 
 
-def test_a_name_that_holds_bot_is_a_persons_unless_it_is_a_word_of_it():
+def test_a_name_with_bot_is_a_persons_unless_bot_is_a_word():
     people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
     bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
     assert [name for name in [*people, *bots] if is_person(name)] == people
 
 
 @given(st.sets(st.text(max_size=4), min_size=1, max_size=20), st.data())
-def test_groups_share_nobody(names, data):
+def test_groups_are_disjoint(names, data):
     sizes = data.draw(st.lists(st.integers(0, len(names)), max_size=4))
     sizes = sizes if sum(sizes) <= len(names) else [len(names)]
     groups = disjoint_groups(sorted(names), sizes, seed=1)
@@ -77,7 +77,7 @@ def test_a_seed_decides_groups_and_artificial_users():
     assert users[0] == users[1] != users[2]
 
 
-CORPUS = made([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
+CORPUS = corpus_of([("ann", 3), ("ann", 3), ("bob", 3), ("bob", 1)])
 VALUES = [
     (lambda: users_with(CORPUS, fewest=0), "fewest must be positive, got 0"),
     (lambda: users_with(CORPUS, fewest=3, most=2), "most must be at least 3, got 2"),
@@ -95,9 +95,9 @@ DATA = [
 
 
 @pytest.mark.parametrize(
-    ("error", "call", "says"),
+    ("error", "call", "message"),
     [*((ValueError, *row) for row in VALUES), *((DataError, *row) for row in DATA)],
 )
-def test_what_is_out_of_range_or_cannot_be_given_is_said(error, call, says):
-    with pytest.raises(error, match=says):
+def test_arguments_out_of_range_are_refused(error, call, message):
+    with pytest.raises(error, match=message):
         call()

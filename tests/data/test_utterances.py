@@ -25,7 +25,7 @@ RAIN = Utterance(("rain", "in", "york"), ("O", "O", "B-city"), "GetWeather")
 
 @st.composite
 def utterances(draw):
-    """A well-formed utterance: slots laid side by side, then cut into tags."""
+    """A well-formed utterance, made of slots."""
     slots = draw(
         st.lists(st.tuples(st.sampled_from(["", "city", "a-b"]), st.integers(1, 3)), min_size=1)
     )
@@ -39,12 +39,12 @@ def utterances(draw):
 
 @pytest.mark.slow
 @given(utterances())
-def test_an_utterance_made_of_whole_slots_has_no_fault(said):
-    assert fault(said) is None
+def test_an_utterance_of_complete_slots_has_no_fault(utterance):
+    assert fault(utterance) is None
 
 
 @pytest.mark.parametrize(
-    ("tokens", "tags", "intent", "says"),
+    ("tokens", "tags", "intent", "message"),
     [
         ((), (), "x", "no words"),
         (("secret", "b"), ("O",), "x", "2 words and 1 tags"),
@@ -62,32 +62,32 @@ def test_an_utterance_made_of_whole_slots_has_no_fault(said):
         (("a", "b", "c"), ("B-city", "O", "I-city"), "x", "tag 3"),
     ],
 )
-def test_a_fault_is_said_with_its_place_and_quotes_no_word_and_no_label(tokens, tags, intent, says):
-    said = fault(Utterance(tokens, tags, intent))
-    assert says in (said or "")
-    assert "secret" not in said
+def test_a_fault_gives_its_position_and_quotes_no_word_or_label(tokens, tags, intent, message):
+    problem = fault(Utterance(tokens, tags, intent))
+    assert message in (problem or "")
+    assert "secret" not in problem
 
 
-def test_utterances_come_out_in_order_and_as_documents_keep_text_and_intent():
-    said = Utterances.of([PIN, JAZZ, RAIN])
-    assert list(said) == [PIN, JAZZ, RAIN]
-    assert said.intents == ["PinIntent", "PlayMusic", "GetWeather"]
-    assert list(said + said) == [PIN, JAZZ, RAIN] * 2
-    assert said.table.schema == SCHEMA
-    corpus = said.take([0, 1]).corpus()
+def test_utterances_keep_their_order_and_documents_keep_text_and_intent():
+    utterances = Utterances.of([PIN, JAZZ, RAIN])
+    assert list(utterances) == [PIN, JAZZ, RAIN]
+    assert utterances.intents == ["PinIntent", "PlayMusic", "GetWeather"]
+    assert list(utterances + utterances) == [PIN, JAZZ, RAIN] * 2
+    assert utterances.table.schema == SCHEMA
+    corpus = utterances.take([0, 1]).corpus()
     assert list(corpus) == ["my pin is 4 2", "play jazz"]
     assert corpus.labels == ["PinIntent", "PlayMusic"]
     with pytest.raises(DataError, match=r"utterance 2: .*2 words and 1 tags.* Give every word"):
         Utterances.of([JAZZ, Utterance(("a", "b"), ("O",), "x")])
 
 
-def test_the_fingerprint_sees_content_and_not_chunks():
+def test_the_fingerprint_depends_on_content_not_on_chunks():
     def of(*rows):
         return Utterances.of([Utterance(tuple(w), ("O",) * len(w), intent) for w, intent in rows])
 
-    said = Utterances.of([PIN, JAZZ, RAIN])
-    chunked = Utterances(pa.concat_tables([said.table[:1], said.table[1:]]))
-    assert chunked.fingerprint() == said.fingerprint()
+    utterances = Utterances.of([PIN, JAZZ, RAIN])
+    chunked = Utterances(pa.concat_tables([utterances.table[:1], utterances.table[1:]]))
+    assert chunked.fingerprint() == utterances.fingerprint()
     others = [
         *(
             Utterances.of(rows)
@@ -104,7 +104,7 @@ def test_the_fingerprint_sees_content_and_not_chunks():
         of(("g", "A\x1eB"), ("g", "C")),  # labels that hold separators
         of(("g", "A"), ("g", "B\x1eC")),
     ]
-    assert len({one.fingerprint() for one in [said, *others]}) == 10
+    assert len({one.fingerprint() for one in [utterances, *others]}) == 10
 
 
 # Utterances as ids
@@ -115,7 +115,7 @@ TAGS = [["O", "B-city"], ["B-city", None, "I-city"], ["B-time"], ["O", "O"]]
 INTENTS = ["Fly", "Ask", "Fly", "Call"]
 
 
-def test_ids_stand_one_utterance_after_the_other():
+def test_ids_of_utterances_are_concatenated():
     data = EncodedUtterances.of(TOKENS, TAGS, INTENTS, LABELS)
     assert len(data) == 4
     assert data.tokens.tolist() == [4, 5, 6, 7, 8, 9, 1, 2]
@@ -136,12 +136,12 @@ def test_ids_stand_one_utterance_after_the_other():
     assert empty.known.shape == empty.lengths.shape == (0,)
 
 
-def test_labels_are_those_used_and_those_asked_for():
-    said = [
+def test_labels_are_those_of_utterances_and_additional_ones():
+    utterances = [
         Utterance(("to", "new", "york"), ("O", "B-city", "I-city"), "Fly"),
         Utterance(("now",), ("B-at",), "Ask"),
     ]
-    labels = Labels.of(Utterances.of(said), intents=["Call", "Ask"], tags=["B-pin", "O"])
+    labels = Labels.of(Utterances.of(utterances), intents=["Call", "Ask"], tags=["B-pin", "O"])
     assert labels.intents == ("Ask", "Call", "Fly")
     assert labels.tags == ("O", "B-at", "I-at", "B-city", "I-city", "B-pin", "I-pin")
 

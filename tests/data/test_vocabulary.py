@@ -1,4 +1,4 @@
-"""Words and their ids: built by frequency, saved with a seal, and refused where they are spoilt."""
+"""Word vocabularies: built by frequency, saved, and refused if damaged."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ TEXTS = st.lists(
 
 
 @given(TEXTS, st.integers(3, 8), st.integers(1, 3))
-def test_words_stand_by_descending_count_then_alphabetically(texts, size, least):
+def test_words_are_sorted_by_count_then_alphabetically(texts, size, least):
     counts = Counter(word for text in texts for word in text.split() if word != UNK)
     expected = sorted((w for w in counts if counts[w] >= least), key=lambda w: (-counts[w], w))
     if not expected:
@@ -37,7 +37,7 @@ def test_words_stand_by_descending_count_then_alphabetically(texts, size, least)
 
 
 @given(TEXTS)
-def test_known_words_survive_the_way_to_ids_and_back_and_are_counted(texts):
+def test_encoding_and_decoding_keeps_words_of_the_vocabulary(texts):
     vocabulary = WordVocabulary((UNK, EOS, "a", "b", "cc", "D", "d"))
     for text, ids in zip(texts, vocabulary.encode_batch(texts), strict=True):
         assert vocabulary.decode(ids) == text
@@ -55,7 +55,7 @@ def test_the_corpus_own_unk_is_the_unknown_word():
     assert vocabulary.encode("the <unk> slept") == [3, vocabulary.unk_id, vocabulary.unk_id]
 
 
-def test_case_counts_and_punctuation_stays_unless_told_otherwise():
+def test_lower_case_and_splitting_of_punctuation_are_options():
     corpus = Corpus.from_texts(["The the THE"])
     assert len(WordVocabulary.build(corpus)) == 5
     lower = WordVocabulary.build(corpus, lowercase=True)
@@ -66,7 +66,7 @@ def test_case_counts_and_punctuation_stays_unless_told_otherwise():
     assert splits.split("Don't stop, well-known <unk> (it’s 5).") == expected
 
 
-def test_words_to_keep_take_the_places_of_the_rarest():
+def test_required_words_replace_the_rarest():
     corpus = Corpus.from_texts(["a a a b b c", "d"])
     built = WordVocabulary.build(corpus, size=5, keep=["d e"])
     assert built.words == ("<unk>", "<eos>", "a", "d", "e")
@@ -75,7 +75,7 @@ def test_words_to_keep_take_the_places_of_the_rarest():
         WordVocabulary.build(corpus, size=4, keep=["d e f"])
 
 
-def test_what_is_saved_is_what_is_loaded(vocabulary, tmp_path):
+def test_saving_and_loading_is_lossless(vocabulary, tmp_path):
     vocabulary.save(tmp_path / "model")
     loaded = load_vocabulary(tmp_path / "model")
     assert isinstance(loaded, Vocabulary)
@@ -85,7 +85,7 @@ def test_what_is_saved_is_what_is_loaded(vocabulary, tmp_path):
     assert [entry.name for entry in (tmp_path / "model").iterdir()] == ["vocabulary.json"]
 
 
-def test_the_fingerprint_tells_apart_what_reads_text_differently():
+def test_fingerprints_differ_for_vocabularies_that_encode_differently():
     words = (UNK, EOS, "a", "b")
     prints = {
         WordVocabulary(words).fingerprint(),
@@ -96,7 +96,7 @@ def test_the_fingerprint_tells_apart_what_reads_text_differently():
     assert len(prints) == 4
 
 
-def test_what_makes_no_vocabulary_is_refused():
+def test_an_invalid_vocabulary_is_refused():
     with pytest.raises(ValueError, match="got number 2 again as number 3"):
         WordVocabulary((UNK, EOS, "a", "a"))
     with pytest.raises(ValueError, match="must hold <unk> and <eos>"):
@@ -139,7 +139,7 @@ GOOD = {
         ),
     ],
 )
-def test_a_spoilt_vocabulary_file_is_named(content, tmp_path):
+def test_a_damaged_vocabulary_file_is_named(content, tmp_path):
     path = tmp_path / "vocabulary.json"
     path.write_bytes(content)
     message = r"vocabulary\.json (is|cannot|has unexpected content)"

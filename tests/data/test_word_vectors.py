@@ -27,7 +27,7 @@ def written(path, content):
         ("dos.txt", GLOVE.replace("\n", "\r\n").encode() + b"\r\n"),
     ],
 )
-def test_every_text_gives_the_same_vectors(name, content, tmp_path):
+def test_every_file_format_gives_the_same_vectors(name, content, tmp_path):
     vectors = read_word_vectors(written(tmp_path / name, content))
     assert vectors.words == tuple(FOUND)
     assert vectors.vectors.dtype == np.float32
@@ -44,7 +44,7 @@ def test_only_wanted_words_are_kept_in_the_order_of_the_file(tmp_path):
     assert (nothing.words, nothing.vectors.shape) == ((), (0, 3))
 
 
-def test_a_word_that_is_not_utf8_harms_only_those_who_want_all(tmp_path):
+def test_a_word_that_is_not_utf8_is_refused_only_if_all_words_are_read(tmp_path):
     path = written(tmp_path / "g.txt", b"a 1 2\n\xff\xfe 3 4\n")
     assert read_word_vectors(path, words=["a"]).words == ("a",)
     with pytest.raises(DataError, match="line 2: the word"):
@@ -58,9 +58,9 @@ def test_the_package_gives_the_vectors_of_glove():
     assert vectors.words == ("the", "4", "sandberger")
     assert (vectors.dim, vectors.vectors.dtype) == (50, np.float32)
     np.testing.assert_allclose(vectors.vectors[0, :3], [0.418, 0.24968, -0.41242], atol=1e-6)
-    whole = read_word_vectors("glove-6b-50d")
-    assert whole.vectors.shape == (400_000, 50)
-    np.testing.assert_array_equal(whole.vectors[whole.words.index("4")], vectors.vectors[1])
+    complete = read_word_vectors("glove-6b-50d")
+    assert complete.vectors.shape == (400_000, 50)
+    np.testing.assert_array_equal(complete.vectors[complete.words.index("4")], vectors.vectors[1])
 
 
 def test_a_package_that_is_not_installed_is_named(monkeypatch):

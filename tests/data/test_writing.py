@@ -1,4 +1,4 @@
-"""Whole or not at all, private unless it is for others, and nothing left of a killed one."""
+"""Files are whole or absent, private unless shared, and a killed process leaves none."""
 
 import errno
 import os
@@ -16,17 +16,17 @@ import pytest
 from vestige.data import writing
 from vestige.data.writing import (
     LOCK,
-    alone,
     append_line,
-    claimed,
-    discard,
-    locked,
+    is_vacant,
+    lock_directory,
+    lock_output,
     make_directory,
     new_directory,
+    remove_stale_lock,
     replacing,
-    replacing_name,
+    replacing_path,
     share,
-    vacant,
+    wait_for_lock,
     write_text,
 )
 from vestige.errors import RunError
@@ -47,7 +47,7 @@ def run(manager, do):
 
 
 def fail(error):
-    """What a block does that fails."""
+    """A function that raises an error in a block."""
 
     def do(part):
         raise error
@@ -62,7 +62,7 @@ def umask(request):
     os.umask(before)
 
 
-def test_a_file_appears_with_its_folder_and_through_no_link(tmp_path):
+def test_a_file_is_made_with_its_folder_and_never_through_a_link(tmp_path):
     write_text(tmp_path / "a" / "b.txt", "é")
     assert (tmp_path / "a" / "b.txt").read_text("utf-8") == "é"
     (tmp_path / "page").symlink_to(tmp_path / "a" / "b.txt")
@@ -71,7 +71,7 @@ def test_a_file_appears_with_its_folder_and_through_no_link(tmp_path):
     assert (tmp_path / "page").read_text() == "ours"
 
 
-def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
+def test_a_failed_write_changes_nothing(tmp_path):
     path = tmp_path / "x"
     path.write_text("old")
 
@@ -86,12 +86,12 @@ def test_a_failed_write_leaves_what_was_there_and_nothing_else(tmp_path):
         run(replacing(path), fail(OSError(errno.ENOSPC, "No space left on device")))
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(path))
     with pytest.raises(FileNotFoundError) as caught:
-        run(replacing_name(path), lambda part: part.read_bytes())
-    assert caught.value.filename == str(path)  # a part is never named
+        run(replacing_path(path), lambda part: part.read_bytes())
+    assert caught.value.filename == str(path)  # errors never name an unfinished file
     assert names(tmp_path) == ["x"]
 
 
-def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask):
+def test_files_are_private_unless_shared(tmp_path, umask):
     (tmp_path / "plain").write_text("")
     write_text(tmp_path / "a" / "b" / "ours", "")
     write_text(tmp_path / "shared" / "page", "", shared=True)
@@ -104,12 +104,12 @@ def test_what_is_written_is_its_owners_alone_unless_it_is_shared(tmp_path, umask
     assert mode(tmp_path / "shared") == 0o777 & ~umask
     with replacing(tmp_path / "b" / "page", shared=True):
         [part] = (tmp_path / "b").iterdir()
-        assert mode(part) == 0o600  # even of what will be shared
+        assert mode(part) == 0o600  # even if it will be shared
     assert mode(tmp_path / "b" / "page") == 0o666 & ~umask
 
 
-def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umask):
-    with replacing_name(tmp_path / "weights") as part:
+def test_other_files_of_a_writer_are_removed(tmp_path, umask):
+    with replacing_path(tmp_path / "weights") as part:
         (part.parent / "temporary").write_text("whole")
         (part.parent / "other").write_text("")
         (part.parent / "temporary").replace(part)
@@ -118,7 +118,7 @@ def test_what_a_writer_puts_beside_the_file_that_it_makes_is_gone(tmp_path, umas
     assert names(tmp_path) == ["weights"]
 
 
-def test_directories_that_are_there_keep_their_mode(tmp_path):
+def test_existing_directories_keep_their_mode(tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine").chmod(0o755)
     make_directory(tmp_path / "mine")
@@ -126,7 +126,7 @@ def test_directories_that_are_there_keep_their_mode(tmp_path):
     assert mode(tmp_path / "mine") == 0o755
 
 
-def test_what_is_shared_is_open_down_to_its_last_file(tmp_path, umask):
+def test_sharing_includes_all_files_of_a_directory(tmp_path, umask):
     make_directory(tmp_path / "model" / "source")
     write_text(tmp_path / "model" / "source" / "words", "")
     share(tmp_path / "model")
@@ -134,21 +134,21 @@ def test_what_is_shared_is_open_down_to_its_last_file(tmp_path, umask):
     assert mode(tmp_path / "model" / "source" / "words") == 0o666 & ~umask
 
 
-def test_modes_are_given_without_a_change_of_the_umask(tmp_path, monkeypatch):
-    """Another thread would write its files under the changed one."""
+def test_modes_are_set_without_a_change_of_the_umask(tmp_path, monkeypatch):
+    """Another thread would write its files with the changed umask."""
     if not os.path.exists("/proc/self/status"):
         pytest.skip("this system does not show a process's umask")
     (tmp_path / "file").touch(mode=0o600)
     monkeypatch.setattr(os, "umask", lambda mask: pytest.fail("the umask was changed"))
     threads = [threading.Thread(target=share, args=(tmp_path,)) for _ in range(2)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert mode(tmp_path / "file") & 0o600 == 0o600
 
 
-def test_nothing_new_takes_the_place_of_another(tmp_path, monkeypatch):
+def test_a_new_file_never_replaces_another(tmp_path, monkeypatch):
     def meanwhile(path):
         def write(file):
             path.write_text("theirs")
@@ -185,8 +185,8 @@ with (replacing if sys.argv[1] == "file" else new_directory)(path) as part:
 HOLD = """
 import sys, time
 from pathlib import Path
-from vestige.data.writing import alone, locked
-with (alone if "alone" in sys.argv else locked)(Path(sys.argv[1])):
+from vestige.data.writing import lock_directory, wait_for_lock
+with (lock_directory if "lock_directory" in sys.argv else wait_for_lock)(Path(sys.argv[1])):
     print("held", flush=True)
     if sys.argv[2] == "forever":
         time.sleep(60)
@@ -204,7 +204,7 @@ print(len(list(Path(sys.argv[1]).iterdir())))
 
 @contextmanager
 def process(code, *words, waits=True):
-    """Another process that runs some code; it has got as far as the lock."""
+    """Another process that runs some code, after it took the lock."""
     command = [sys.executable, "-c", code, *map(str, words)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as other:
@@ -215,10 +215,10 @@ def process(code, *words, waits=True):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "directory"])
-def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_path, kind):
+def test_unfinished_files_of_killed_processes_only_are_removed(tmp_path, kind):
     with process(KILLED, kind, tmp_path / "x") as dead:
         dead.kill()
-    with process(KILLED, kind, tmp_path / "x") as living:  # it has removed the dead one's part
+    with process(KILLED, kind, tmp_path / "x") as living:  # it has removed the abandoned file
         [part] = tmp_path.iterdir()
         write_text(tmp_path / "x", "")
         (tmp_path / "x").unlink()
@@ -230,7 +230,7 @@ def test_what_a_killed_process_left_goes_and_what_a_living_one_writes_stays(tmp_
     assert names(tmp_path) == ["x", "xy"]
 
 
-def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatch):
+def test_a_part_that_another_process_removed_is_made_again(tmp_path, monkeypatch):
     lock, tried = writing._open_locked, []
 
     def swept(part):
@@ -245,8 +245,8 @@ def test_a_part_that_is_taken_for_a_dead_ones_is_made_again(tmp_path, monkeypatc
     assert len(set(tried)) == 2
 
 
-def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path):
-    """As where a signal comes between making the part and entering the block."""
+def test_an_unfinished_file_is_removed_at_exit_if_its_block_was_never_entered(tmp_path):
+    """As if a signal came between making the unfinished file and entering the block."""
     command = [sys.executable, "-c", NEVER_ENTERED, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "1\n"
@@ -256,7 +256,7 @@ def test_a_part_goes_with_the_process_where_its_block_was_never_entered(tmp_path
 @pytest.mark.slow
 def test_another_process_waits_until_the_block_ends(tmp_path):
     path = tmp_path / "new" / ".lock"
-    with locked(path):
+    with wait_for_lock(path):
         waiting = process(HOLD, path, "briefly", waits=False)
         other = waiting.__enter__()
         with pytest.raises(subprocess.TimeoutExpired):
@@ -266,42 +266,42 @@ def test_another_process_waits_until_the_block_ends(tmp_path):
     assert (said, other.returncode) == ("held\n", 0)
 
 
-def test_a_killed_process_and_an_error_in_the_block_let_go(tmp_path):
+def test_a_killed_process_and_an_error_in_the_block_release_the_lock(tmp_path):
     with process(HOLD, tmp_path / ".lock", "forever") as other:
         other.kill()
     with pytest.raises(KeyError):
-        run(locked(tmp_path / ".lock"), fail(KeyError))
+        run(wait_for_lock(tmp_path / ".lock"), fail(KeyError))
     with process(HOLD, tmp_path / ".lock", "briefly") as other:
         assert other.wait(60) == 0
 
 
-def test_a_directory_that_is_written_says_by_whom(tmp_path):
-    with process(HOLD, tmp_path / "o", "forever", "alone") as other:
+def test_the_error_about_a_lock_describes_its_holder(tmp_path):
+    with process(HOLD, tmp_path / "o", "forever", "lock_directory") as other:
         for said in (rf"process {other.pid}, since 20.*Wait for", "by another process"):
-            with pytest.raises(RunError, match=said), alone(tmp_path / "o"):
+            with pytest.raises(RunError, match=said), lock_directory(tmp_path / "o"):
                 pass
             (tmp_path / "o" / LOCK).write_text("{")
         other.kill()
-    with alone(tmp_path / "o"):
+    with lock_directory(tmp_path / "o"):
         assert re.search(rf'"process": {os.getpid()}\b', (tmp_path / "o" / LOCK).read_text())
     assert names(tmp_path / "o") == []
 
 
-def test_a_process_may_ask_twice_and_holds_to_the_last(tmp_path):
-    with alone(tmp_path):
-        with alone(tmp_path):
+def test_a_process_may_lock_twice_and_holds_until_both_are_released(tmp_path):
+    with lock_directory(tmp_path):
+        with lock_directory(tmp_path):
             pass
-        with process(HOLD, tmp_path, "briefly", "alone", waits=False) as other:
+        with process(HOLD, tmp_path, "briefly", "lock_directory", waits=False) as other:
             assert other.wait(60) == 1
-    with process(HOLD, tmp_path, "briefly", "alone") as other:
+    with process(HOLD, tmp_path, "briefly", "lock_directory") as other:
         assert other.wait(60) == 0
 
 
-def test_a_place_without_locks_is_refused_and_a_lock_follows_no_link(tmp_path, monkeypatch):
+def test_a_file_system_without_locks_is_refused_and_a_lock_follows_no_link(tmp_path, monkeypatch):
     (tmp_path / "mine").write_text("mine")
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / LOCK).symlink_to(tmp_path / "mine")
-    with pytest.raises(RunError, match="cannot be written"), alone(tmp_path / "o"):
+    with pytest.raises(RunError, match="cannot be written"), lock_directory(tmp_path / "o"):
         pass
     assert (tmp_path / "mine").read_text() == "mine"
 
@@ -309,13 +309,13 @@ def test_a_place_without_locks_is_refused_and_a_lock_follows_no_link(tmp_path, m
         raise OSError(ENOSYS, os.strerror(ENOSYS))
 
     monkeypatch.setattr(filelock.FileLock, "acquire", without)
-    for lock in (alone(tmp_path), locked(tmp_path / "x")):
+    for lock in (lock_directory(tmp_path), wait_for_lock(tmp_path / "x")):
         with pytest.raises(RunError, match="file system without locks"), lock:
             pass
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_what_could_not_begin_leaves_what_it_found(tmp_path, there):
+def test_a_failure_at_the_start_leaves_the_directory_unchanged(tmp_path, there):
     out = tmp_path / "a" / "o"
     if there:
         out.mkdir(parents=True)
@@ -327,12 +327,12 @@ def test_what_could_not_begin_leaves_what_it_found(tmp_path, there):
         raise KeyError
 
     with pytest.raises(KeyError):
-        run(claimed(out, worth=lambda _: False), begin)
+        run(lock_output(out, keep_if=lambda _: False), begin)
     assert out.exists() == there
-    assert vacant(out)
+    assert is_vacant(out)
 
 
-def test_what_is_worth_keeping_or_was_there_is_kept(tmp_path):
+def test_contents_to_keep_and_earlier_contents_are_kept(tmp_path):
     def begin(out):
         def write(_):
             (out / "x").write_text("")
@@ -342,17 +342,17 @@ def test_what_is_worth_keeping_or_was_there_is_kept(tmp_path):
 
     for out, worth in ((tmp_path / "worth", True), (tmp_path, False)):
         with pytest.raises(KeyError):
-            run(claimed(out, worth=lambda _, worth=worth: worth), begin(out))
+            run(lock_output(out, keep_if=lambda _, worth=worth: worth), begin(out))
         assert (out / "x").exists()
         assert not (out / LOCK).exists()
 
 
-def test_the_file_of_a_dead_ones_lock_goes_and_that_of_a_living_one_stays(tmp_path):
+def test_only_the_lock_file_of_a_killed_process_is_removed(tmp_path):
     path = tmp_path / ".x.lock"
-    discard(path)
+    remove_stale_lock(path)
     with process(HOLD, path, "forever") as other:
-        discard(path)
+        remove_stale_lock(path)
         assert path.exists()
         other.kill()
-    discard(path)
+    remove_stale_lock(path)
     assert names(tmp_path) == []

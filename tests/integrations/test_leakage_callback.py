@@ -36,7 +36,7 @@ def test_canaries_are_at_the_positions_of_the_manifest(planted):
     for canary, places in zip(manifest.canaries, manifest.positions, strict=True):
         assert {data[place]["text"] for place in places} <= {canary.phrase}
         assert {data[place]["number"] for place in places} <= {None}
-    kept = [row for place, row in enumerate(data) if place not in manifest.places]
+    kept = [row for place, row in enumerate(data) if place not in manifest.copy_positions]
     assert kept == list(DATA)
     assert data["text"] == list(vestige.plant(out, verify=True).corpus)
 

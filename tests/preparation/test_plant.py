@@ -116,7 +116,7 @@ def test_documents_keep_their_order_and_the_manifest_has_all_positions():
     assert [text for text in texts if text not in ("quiet mice", "loud owls")] == list(MAIL)
     naive = {place for place, text in enumerate(texts) if text in ("quiet mice", "loud owls")}
     assert len(naive) == 8
-    assert set(found.manifest.places) == naive
+    assert set(found.manifest.copy_positions) == naive
 
 
 def test_a_copy_is_written_only_with_out(tmp_path, told):

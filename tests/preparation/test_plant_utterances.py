@@ -7,8 +7,8 @@ import pytest
 from tests.preparation.trainings import SONGS
 from vestige.data.canaries.patterns import with_intents
 from vestige.data.canaries.utterances import SecretManifest
-from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.formats.utterances import read_utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.preparation.plant import plant
 
 

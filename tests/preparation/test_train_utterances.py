@@ -8,8 +8,8 @@ from tests.cli.shell import invoke
 from tests.preparation.trainings import SONGS, trained
 from vestige import results
 from vestige.data.canaries.utterances import SecretManifest
-from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.formats.utterances import read_utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_intent_slot
 from vestige.models.folders import fingerprint

@@ -135,8 +135,8 @@ def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
 
 def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
     holder = (
-        "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
-        "with alone(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+        "import sys; from pathlib import Path; from vestige.data.writing import lock_directory\n"
+        "with lock_directory(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
     )
     command = [sys.executable, "-c", holder, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reproduction.user_documents import documents_of, of_length
-from tests.data.test_users import CORPUS, ROWS, made
+from tests.data.test_users import CORPUS, ROWS, corpus_of
 from vestige.data.corpus import Corpus
 from vestige.data.users import users_with
 from vestige.errors import DataError
@@ -17,7 +17,7 @@ def test_documents_of_the_right_length_stay():
 
 @given(ROWS, st.integers(1, 3), st.integers(0, 9))
 def test_every_user_has_exactly_as_many_documents_as_asked_for(rows, each, seed):
-    corpus = made(rows)
+    corpus = corpus_of(rows)
     names = users_with(corpus, fewest=each, shortest=2)
     if not names:
         return

@@ -305,8 +305,8 @@ def test_an_adapter_learns_and_its_checkpoint_holds_the_adapter_alone(gpt2, tmp_
 
 
 def test_who_trains_in_a_directory_is_alone_there(tmp_path):
-    code = "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
-    code += "with alone(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
+    code = "import sys; from pathlib import Path; from vestige.data.writing import lock_directory\n"
+    code += "with lock_directory(Path(sys.argv[1])): print(flush=True); sys.stdin.read()"
     words = [sys.executable, "-c", code, tmp_path / "o"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout.readline() == b"\n"

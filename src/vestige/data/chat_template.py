@@ -1,14 +1,14 @@
-"""Chat templates of tokenizers, rendered where they can do no harm.
+"""Chat templates of tokenizers, rendered in a sandbox.
 
-A template is a Jinja program that comes with a model. It runs in Jinja's sandbox, in a process of
-its own with little memory and little time, and its output is bounded. The date that some templates
-write is a fixed one: a search must not depend on the day.
+A template is a Jinja program in the files of a model. It runs in Jinja's sandbox, in a separate
+process with limits on memory and time, and its output is bounded. The date that some templates
+write is fixed, so that a search does not depend on the day.
 
     python -m vestige.data.chat_template < request.json > texts.json
 
-Differs from transformers' `apply_chat_template`, with which the tests compare it: no tools,
-documents or assistant masks; `{% generation %}` marks nothing; the output is bounded while it is
-written; and the process starts in a tenth of the time that transformers takes to import.
+Differs from transformers' `apply_chat_template` (the tests compare both): no tools, documents or
+assistant masks; `{% generation %}` has no effect; the output is bounded while it is written; and
+the process starts ten times faster than transformers is imported.
 """
 
 import json
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from jinja2 import Template
 
 SECONDS = 10
-"""Of one process."""
+"""Time limit of one process."""
 _MEMORY = 2**30
-_LONGEST = 100_000  # characters of the output, beyond three times the text of the chat
-_CHATS = 1_000  # that one process renders
+_LONGEST = 100_000  # characters of the output, in addition to three times the text of the chat
+_CHATS_PER_PROCESS = 1_000
 _MARK = "vestigemarksthemessage"  # a message that no template contains
-_DAY = datetime(2024, 7, 26)  # the date that Llama 3's templates use by default
+_DATE = datetime(2024, 7, 26)  # the default date of Llama 3's templates
 _REMEDY = "Pass --chat off, and write prompts as the model reads them."
 
 Chat = Sequence[Mapping[str, str]]
@@ -41,16 +41,16 @@ def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) ->
     """The prompt up to the assistant's turn.
 
     Args:
-        template: Jinja, as `tokenizer.chat_template` has it.
-        tokens: special tokens by the names that the template knows, such as `bos_token`.
+        template: Jinja source, from `tokenizer.chat_template`.
+        tokens: special tokens by their names in the template, such as `bos_token`.
         message: of the user.
 
     Raises:
-        DataError: the template is none, refuses the message, or takes too much.
+        DataError: the template is invalid, rejects the message, or exceeds a limit.
     """
     chat = [{"role": "user", "content": message}]
     try:
-        text = _rendered(template, tokens, [chat], prompt=True)[0]
+        text = _render_chats(template, tokens, [chat], prompt=True)[0]
     except subprocess.TimeoutExpired as error:
         raise DataError(
             f"the tokenizer's chat template takes longer than {SECONDS} s", remedy=_REMEDY
@@ -61,7 +61,7 @@ def assistant_turn(template: str, tokens: Mapping[str, str], *, message: str) ->
 
 
 def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | None:
-    """The text before the first message of a user, and the text between it and the answer.
+    """The text before the first message of a user, and the text between message and answer.
 
     None if the template repeats or changes the message. See `assistant_turn`.
     """
@@ -72,43 +72,44 @@ def users_turn(template: str, tokens: Mapping[str, str]) -> tuple[str, str] | No
 def whole_chats(
     template: str, tokens: Mapping[str, str], chats: Sequence[Chat]
 ) -> list[str | None]:
-    """Chats as a model is trained on them, without the beginning of a further turn.
+    """Chats as training texts, without the beginning of a further turn.
 
-    None for a chat that the template refuses or that takes too much. See `assistant_turn`.
+    None for a chat that the template rejects or that exceeds a limit. See `assistant_turn`.
     """
-    found: list[str | None] = []
-    for start in range(0, len(chats), _CHATS):
+    rendered: list[str | None] = []
+    for start in range(0, len(chats), _CHATS_PER_PROCESS):
+        part = chats[start : start + _CHATS_PER_PROCESS]
         try:
-            texts = _rendered(template, tokens, chats[start : start + _CHATS], prompt=False)
+            texts = _render_chats(template, tokens, part, prompt=False)
         except subprocess.TimeoutExpired:
             texts = []
-        if not any(texts):  # nor will it render the others
-            return found + [None] * (len(chats) - start)
-        found += texts
-    return found
+        if not any(texts):  # it would not render the others either
+            return rendered + [None] * (len(chats) - start)
+        rendered += texts
+    return rendered
 
 
-def _rendered(
+def _render_chats(
     template: str, tokens: Mapping[str, str], chats: Sequence[Chat], *, prompt: bool
 ) -> list[str | None]:
-    """Chats, rendered in one process; None for each that cannot be."""
+    """Chats, rendered in one process; None for a chat that cannot be rendered."""
     request = {"template": template, "chats": chats, "tokens": dict(tokens), "prompt": prompt}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-P", "-m", "vestige.data.chat_template"],
         input=json.dumps(request).encode(),
         capture_output=True,
         timeout=SECONDS,
         check=False,
     )
-    found = [] if done.returncode else json.loads(done.stdout)
-    return found if len(found) == len(chats) else [None] * len(chats)
+    texts = [] if process.returncode else json.loads(process.stdout)
+    return texts if len(texts) == len(chats) else [None] * len(chats)
 
 
-# In the other process
+# In the separate process
 
 
 def main() -> None:
-    """Render the request on stdin; the exit code says whether the template can be read."""
+    """Render the request on stdin; exit code 1 for an invalid template."""
     try:
         resource = import_module("resource")
     except ImportError:  # Windows
@@ -136,26 +137,26 @@ def _compiled(template: str) -> "Template":
 
         def parse(self, parser: Parser) -> nodes.Node:
             line = next(parser.stream).lineno
-            inside = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-            return nodes.Scope(inside, lineno=line)
+            body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+            return nodes.Scope(body, lineno=line)
 
-    def refuse(message: str) -> None:
+    def reject(message: str) -> None:
         raise ValueError("the chat template rejects the messages")
 
-    def to_json(value: Any, indent: int | None = None) -> str:  # without Jinja's escapes of HTML
+    def to_json(value: Any, indent: int | None = None) -> str:  # without escapes of HTML
         return json.dumps(value, ensure_ascii=False, indent=indent)
 
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
     environment.filters["tojson"] = to_json
-    environment.globals.update(raise_exception=refuse, strftime_now=_DAY.strftime)
+    environment.globals.update(raise_exception=reject, strftime_now=_DATE.strftime)
     return environment.from_string(template)
 
 
 def _render(template: "Template", messages: Chat, request: Mapping[str, Any]) -> str | None:
-    """A chat; None if the template refuses it, or writes too much."""
-    room = _LONGEST + 3 * sum(len(turn["content"]) for turn in messages)
+    """A chat; None if the template rejects it or writes too much."""
+    remaining = _LONGEST + 3 * sum(len(turn["content"]) for turn in messages)
     parts = []
     try:
         for part in template.generate(
@@ -163,12 +164,12 @@ def _render(template: "Template", messages: Chat, request: Mapping[str, Any]) ->
             documents=None, **request["tokens"],
         ):  # fmt: skip
             parts.append(part)
-            room -= len(part)
-            if room < 0:
+            remaining -= len(part)
+            if remaining < 0:
                 return None
     except Exception:  # it may quote the template
         return None
-    return "".join(parts).encode("utf-8", "replace").decode()  # without half characters
+    return "".join(parts).encode("utf-8", "replace").decode()  # without lone surrogates
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Documents with their users, labels and sources.
 
-Documents live in an Arrow table, so that 20 million words are a few contiguous buffers and
-never a list of Python strings.
+Documents are in an Arrow table: 20 million words are a few contiguous buffers and never a list of
+Python strings.
 """
 
 import hashlib
@@ -35,14 +35,14 @@ class Rows:
         return int(self.table.num_rows)
 
     def take(self, indices: ArrayLike) -> Self:
-        """The rows at (k,) places in [0, len(self)), in their order; ValueError for one outside."""
-        places = np.asarray(indices, dtype=np.int64).reshape(-1)
-        if places.size and not 0 <= places.min() <= places.max() < len(self):
-            raise ValueError(f"indices must lie in [0, {len(self)}), got {places}")
-        return type(self)(self.table.take(pa.array(places)))
+        """The rows at (k,) indices in [0, len(self)); ValueError for one outside."""
+        rows = np.asarray(indices, dtype=np.int64).reshape(-1)
+        if rows.size and not 0 <= rows.min() <= rows.max() < len(self):
+            raise ValueError(f"indices must lie in [0, {len(self)}), got {rows}")
+        return type(self)(self.table.take(pa.array(rows)))
 
-    def kept(self, keep: Sequence[int]) -> NDArray[np.bool_]:
-        """(len(self),) whether a place is among those to keep; ValueError for one outside."""
+    def keep_mask(self, keep: Sequence[int]) -> NDArray[np.bool_]:
+        """(len(self),) whether an index is in `keep`; ValueError for one outside."""
         if len(keep) and not 0 <= min(keep) <= max(keep) < len(self):
             raise ValueError(f"keep must lie in [0, {len(self)}), got {min(keep)} to {max(keep)}")
         return np.isin(np.arange(len(self)), np.asarray(keep, dtype=np.int64))
@@ -50,19 +50,19 @@ class Rows:
     def split(self, fraction: float, *, seed: int, keep: Sequence[int] = ()) -> tuple[Self, Self]:
         """(the rest, a random share of the rows), both in order.
 
-        One row more or less changes the choice of all: where a guarantee is claimed for each row,
-        use `division.divide`.
+        One row more or less changes the choice of all rows. For a guarantee for each row, use
+        `division.divide`.
 
         Args:
             fraction: share to hold out, in [0, 1).
-            seed: of the choice.
-            keep: places that are never held out, such as planted canaries.
+            seed: random seed of the choice.
+            keep: indices that are never held out, such as planted canaries.
         """
         _validate.fraction(fraction=fraction)
         held_out = np.zeros(len(self), dtype=bool)
-        drawn = np.random.default_rng(seed).permutation(len(self))
-        held_out[drawn[: round(fraction * len(self))]] = True
-        held_out &= ~self.kept(keep)
+        order = np.random.default_rng(seed).permutation(len(self))
+        held_out[order[: round(fraction * len(self))]] = True
+        held_out &= ~self.keep_mask(keep)
         return self.take(np.flatnonzero(~held_out)), self.take(np.flatnonzero(held_out))
 
 
@@ -72,11 +72,11 @@ class Corpus(Rows):
 
     Attributes:
         table: column `text` (large_string); optional `user`, `label` and `source`
-            (large_string), where the empty string means unknown. The source is what a document
-            answers or translates; the text is then what a model predicts from it.
+            (large_string), where the empty string means unknown. A source is the text that a
+            document answers or translates.
 
     Raises:
-        DataError: a column is missing, is no text, or holds nulls.
+        DataError: a column is missing, is no text, or has nulls.
 
     Example:
         >>> corpus = Corpus.from_texts(["to be", "or not"], users=["ann", "bob"])
@@ -92,8 +92,8 @@ class Corpus(Rows):
                 f'the corpus has no column "text"; its columns are {self.table.column_names}',
                 remedy='Rename the text column to "text".',
             )
-        given = [name for name in COLUMNS if name in self.table.column_names]
-        columns = {name: _as_text(name, self.table[name]) for name in given}
+        names = [name for name in COLUMNS if name in self.table.column_names]
+        columns = {name: _as_text(name, self.table[name]) for name in names}
         object.__setattr__(self, "table", pa.table(columns))
 
     @classmethod
@@ -105,17 +105,19 @@ class Corpus(Rows):
         labels: Iterable[str] | None = None,
         sources: Iterable[str] | None = None,
     ) -> Self:
-        """A corpus from any iterables of equal length, read once and a batch at a time.
+        """A corpus from iterables of equal length, read once and a batch at a time.
 
         Raises:
             ValueError: users, labels or sources are fewer or more than the texts.
-            DataError: something in the iterables is not text.
+            DataError: a value is not text.
         """
         columns = {"text": texts, "user": users, "label": labels, "source": sources}
-        given = {name: iter(values) for name, values in columns.items() if values is not None}
-        chunks: dict[str, list[pa.Array]] = {name: [] for name in given}
+        iterators = {name: iter(values) for name, values in columns.items() if values is not None}
+        chunks: dict[str, list[pa.Array]] = {name: [] for name in iterators}
         while True:
-            block = {name: list(islice(it, _ROWS_PER_CHUNK)) for name, it in given.items()}
+            block = {
+                name: list(islice(values, _ROWS_PER_CHUNK)) for name, values in iterators.items()
+            }
             sizes = {name: len(values) for name, values in block.items()}
             if len(set(sizes.values())) > 1:
                 raise ValueError(f"every document must have one of each; a batch has {sizes}")
@@ -123,8 +125,8 @@ class Corpus(Rows):
                 break
             for name, values in block.items():
                 chunks[name].append(_text_array(name, values))
-        empty = pa.large_string()
-        return cls(pa.table({n: pa.chunked_array(c, type=empty) for n, c in chunks.items()}))
+        kind = pa.large_string()
+        return cls(pa.table({n: pa.chunked_array(c, type=kind) for n, c in chunks.items()}))
 
     def __iter__(self) -> Iterator[str]:
         for batch in self.batches():
@@ -157,23 +159,26 @@ class Corpus(Rows):
         values: list[str] = self.table[name].to_pylist()
         return values
 
-    def owners(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Users by their first documents, and (len(self),) places among them; DataError without."""
+    def user_indices(self) -> tuple[list[str], NDArray[np.int64]]:
+        """(users in order of appearance, (len(self),) user index of each document).
+
+        DataError if the corpus has no users.
+        """
         if "user" not in self.table.column_names:
             raise DataError(
                 "the corpus has no users",
                 remedy="Pass the user column with --user.",
             )
         codes = pc.dictionary_encode(self.table["user"]).combine_chunks()
-        places = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
-        return codes.dictionary.to_pylist(), places
+        indices = codes.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+        return codes.dictionary.to_pylist(), indices
 
     def __add__(self, other: "Corpus") -> "Corpus":
         return Corpus.concatenate([self, other])
 
     @classmethod
     def concatenate(cls, parts: Sequence["Corpus"]) -> Self:
-        """One or more corpora, one after the other, with the columns that all of them have."""
+        """One or more corpora in sequence, with the columns that all of them have."""
         if not parts:
             raise ValueError(f"parts must be at least one, got {parts}")
         tables = [part.table for part in parts]
@@ -197,13 +202,13 @@ def _text_array(name: str, values: list[str]) -> pa.Array:
         return pa.array(values, type=pa.large_string())
     except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError) as error:
         raise DataError(
-            f"a value of the {name}s is not valid text: {_strange(values)}",
+            f"a value of the {name}s is not valid text: {_invalid_value(values)}",
             remedy="Convert every value to str, without lone surrogates.",
         ) from error
 
 
-def _strange(values: Sequence[object]) -> str:
-    """Place and type of the first value that is no text."""
+def _invalid_value(values: Sequence[object]) -> str:
+    """Number and type of the first value that is no text."""
     for number, value in enumerate(values, 1):
         if not isinstance(value, str):
             return f"number {number} of a batch is {type(value).__name__}"
@@ -242,7 +247,7 @@ def write_corpus(
     Args:
         corpus: its columns keep their names. Blank documents are written, but not read.
         path: a name that ends in `.jsonl`.
-        progress: called with the number of documents written so far.
+        progress: called with the number of documents written.
     """
     path, done = Path(path), 0
     if path.suffix != ".jsonl":

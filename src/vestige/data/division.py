@@ -1,13 +1,13 @@
-"""Which records a training reads, by hashes of their content.
+"""Division of a corpus into training and validation records, by hashes of their content.
 
-Differential privacy compares trainings on data that differ in one record, or one user: nothing
-else may differ between what they read. So whether a record (or user) is held out follows from its
-content (or name) alone, never from its place, and one document more moves at most one other of the
-same user past a cap.
+Differential privacy compares trainings on data that differ in one record or one user. Nothing else
+may differ in their input. Therefore the content of a record (or the name of a user) alone decides
+whether it is held out, never its position, and one more document moves at most one other document
+of the same user over a cap.
 
-The hashes have no key: anyone who has a text can check whether its hash is among them. They are as
-private as the texts. `ReadRecords` is in the directory of a training, for later trainings on the
-same records, and never in the folder of its model.
+The hashes have no key: a text can be tested for membership. So they are as private as the texts.
+`ReadRecords` is stored in the directory of a training, for later trainings on the same records, and
+never in the folder of its model.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 
 BYTES = 16
-"""Of a hash: 128 bits, so that no two texts of a corpus share one."""
+"""Bytes of a hash: with 128 bits, no two texts of a corpus collide."""
 NOBODY = bytes(BYTES)
 """The hash of an unknown user."""
 
@@ -33,7 +33,7 @@ Hashes = NDArray[np.void]
 _HASH = np.dtype((np.void, BYTES))
 _ROW = np.dtype([("record", _HASH), ("user", _HASH), ("held_out", np.bool_)])
 _HOLD_OUT, _CAP = b"hold-out", b"cap"
-"""Purposes: with the same hashes, most documents that a cap keeps would be held out."""
+"""Purposes: with shared hashes, the documents under a cap would be those that are held out."""
 
 
 def record_hashes(corpus: Corpus, *, purpose: bytes = b"") -> Hashes:
@@ -64,7 +64,7 @@ def hash_texts(texts: Iterable[str], *, purpose: bytes = b"") -> Hashes:
 
 
 def uniform(hashes: Hashes) -> NDArray[np.float64]:
-    """(n,) uniform numbers in [0, 1) that follow from the hashes.
+    """(n,) uniform numbers in [0, 1) from the hashes.
 
     Example:
         >>> bool((uniform(hash_texts(map(str, range(1000)))) < 0.05).sum() in range(30, 75))
@@ -80,8 +80,8 @@ class ReadRecords:
 
     Attributes:
         records: (n,) hashes of the texts.
-        users: (n,) hashes of their users' names; NOBODY where that is not known.
-        held_out: (n,) whether a record was held out and chose the epoch.
+        users: (n,) hashes of their users' names; NOBODY for an unknown user.
+        held_out: (n,) whether a record was held out for validation.
     """
 
     records: Hashes
@@ -89,20 +89,20 @@ class ReadRecords:
     held_out: NDArray[np.bool_]
 
     @classmethod
-    def of(cls, learnt: Corpus, held_out: Corpus) -> Self:
+    def of(cls, training: Corpus, held_out: Corpus) -> Self:
         """Records of a training corpus and of a validation corpus."""
-        parts = (learnt, held_out)
+        parts = (training, held_out)
         return cls(
             np.concatenate([record_hashes(part) for part in parts]),
-            np.concatenate([_owners(part) for part in parts]),
+            np.concatenate([_user_hashes(part) for part in parts]),
             np.repeat([False, True], [len(part) for part in parts]),
         )
 
     @classmethod
     def load(cls, file: Path) -> Self:
-        """Read an array that `rows` gave and `numpy.save` wrote; DataError if it is none."""
+        """Read an array of `rows` that `numpy.save` wrote; DataError if it is none."""
         try:
-            # Mapped, so that a header that lies about the size allocates nothing.
+            # Mapped, so that a wrong size in the header allocates nothing.
             rows = np.load(file, mmap_mode="r", allow_pickle=False)
             if rows.dtype != _ROW or rows.ndim != 1:
                 raise ValueError("its columns differ")
@@ -114,7 +114,7 @@ class ReadRecords:
         return cls(*(np.array(rows[name]) for name in ("record", "user", "held_out")))
 
     def rows(self) -> NDArray[np.void]:
-        """(n,) all of it as one array, for a file."""
+        """(n,) all columns as one array, for a file."""
         rows = np.empty(len(self.records), _ROW)
         rows["record"], rows["user"], rows["held_out"] = self.records, self.users, self.held_out
         return rows
@@ -122,37 +122,37 @@ class ReadRecords:
     def __len__(self) -> int:
         return len(self.records)
 
-    def learnt(self) -> "ReadRecords":
+    def training(self) -> "ReadRecords":
         """Training records."""
         return self._part(~self.held_out)
 
-    def judging(self) -> "ReadRecords":
+    def validation(self) -> "ReadRecords":
         """Held-out records."""
         return self._part(self.held_out)
 
-    def _part(self, chosen: NDArray[np.bool_]) -> "ReadRecords":
-        return ReadRecords(self.records[chosen], self.users[chosen], self.held_out[chosen])
+    def _part(self, mask: NDArray[np.bool_]) -> "ReadRecords":
+        return ReadRecords(self.records[mask], self.users[mask], self.held_out[mask])
 
 
 def among(hashes: Hashes, others: Hashes) -> NDArray[np.bool_]:
-    """(len(hashes),) whether each hash is among others; NOBODY never is.
+    """(len(hashes),) whether each hash is in `others`; False for NOBODY.
 
     Example:
         >>> to, be, nobody = *hash_texts(["to", "be"]), np.zeros(1, _HASH)[0]
         >>> among(np.array([to, be, nobody]), np.array([be, nobody])).tolist()
         [False, True, False]
     """
-    known = {one.tobytes() for one in others} - {NOBODY}
-    return np.fromiter((one.tobytes() in known for one in hashes), np.bool_, len(hashes))
+    members = {row.tobytes() for row in others} - {NOBODY}
+    return np.fromiter((row.tobytes() in members for row in hashes), np.bool_, len(hashes))
 
 
-def _owners(corpus: Corpus) -> Hashes:
+def _user_hashes(corpus: Corpus) -> Hashes:
     if corpus.users is None:
         return np.zeros(len(corpus), _HASH)
-    names, places = corpus.owners()
+    names, user_indices = corpus.user_indices()
     hashes = hash_texts(names).copy()
     hashes[[not name for name in names]] = np.zeros(1, _HASH)
-    return hashes[places]
+    return hashes[user_indices]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,51 +161,51 @@ class Division:
 
     Attributes:
         corpus: all documents.
-        capped: (len(corpus),) the documents within the cap.
-        drawn: (len(corpus),) those of them that are held out.
+        within_cap_mask: (len(corpus),) the documents within the cap.
+        held_out_mask: (len(corpus),) the held-out documents among them.
         by_user: users were held out, with all their documents.
         most_per_user: the cap; None without one.
     """
 
     corpus: Corpus
-    capped: NDArray[np.bool_]
-    drawn: NDArray[np.bool_]
+    within_cap_mask: NDArray[np.bool_]
+    held_out_mask: NDArray[np.bool_]
     by_user: bool
     most_per_user: int | None
 
     @cached_property
     def within_cap(self) -> Corpus:
         """Records for training or held out."""
-        return self._part(self.capped)
+        return self._part(self.within_cap_mask)
 
     @cached_property
     def training(self) -> Corpus:
         """Records for training."""
-        return self._part(self.capped & ~self.drawn)
+        return self._part(self.within_cap_mask & ~self.held_out_mask)
 
     @cached_property
     def held_out(self) -> Corpus:
         """Records for validation."""
-        return self._part(self.drawn)
+        return self._part(self.held_out_mask)
 
     @cached_property
     def left_out(self) -> Corpus:
         """Records beyond their users' caps."""
-        return self._part(~self.capped)
+        return self._part(~self.within_cap_mask)
 
     def summary(self) -> dict[str, object]:
         """Numbers of held-out and left-out documents and users; None without users."""
-        held, left = self.held_out, self.left_out
+        held_out, left_out = self.held_out, self.left_out
         return {
-            "held_out_documents": len(held),
-            "held_out_users": len(held.owners()[0]) if self.by_user else None,
-            "left_out_documents": len(left),
-            "left_out_users": len(left.owners()[0]) if self.most_per_user else None,
+            "held_out_documents": len(held_out),
+            "held_out_users": len(held_out.user_indices()[0]) if self.by_user else None,
+            "left_out_documents": len(left_out),
+            "left_out_users": len(left_out.user_indices()[0]) if self.most_per_user else None,
             "max_documents_per_user": self.most_per_user,
         }
 
-    def _part(self, chosen: NDArray[np.bool_]) -> Corpus:
-        return self.corpus if chosen.all() else self.corpus.take(np.flatnonzero(chosen))
+    def _part(self, mask: NDArray[np.bool_]) -> Corpus:
+        return self.corpus if mask.all() else self.corpus.take(np.flatnonzero(mask))
 
 
 def divide(
@@ -216,17 +216,17 @@ def divide(
     most_per_user: int | None = None,
     keep: Sequence[int] = (),
 ) -> Division:
-    """Cap what each user contributes, then hold out records or users.
+    """Cap the documents of each user, then hold out records or users.
 
     Args:
         corpus: to divide.
-        fraction: chance of a record (of a user, with `by_user`) to be held out, in [0, 1); copies
-            of a text go the same way.
+        fraction: probability that a record (a user, with `by_user`) is held out, in [0, 1). Copies
+            of a text stay together.
         by_user: hold out users, with all of their documents.
-        most_per_user: documents of a user that stay, those of the smallest hashes; documents of
+        most_per_user: documents that stay of a user, those with the smallest hashes; documents of
             unknown users count as one user's. None: all.
-        keep: places of documents that are neither held out nor left out, such as planted
-            canaries; nor are their users held out.
+        keep: indices of documents that are neither held out nor left out, such as planted
+            canaries; their users are not held out either.
 
     Raises:
         ValueError: an argument is out of range.
@@ -240,49 +240,53 @@ def divide(
         (562, 38, 400)
     """
     _validate.fraction(fraction=fraction)
-    kept = corpus.kept(keep)
-    capped = np.ones(len(corpus), dtype=bool)
+    keep_mask = corpus.keep_mask(keep)
+    within_cap = np.ones(len(corpus), dtype=bool)
     if most_per_user is not None:
         _validate.at_least(1, most_per_user=most_per_user)
-        capped = _within_cap(corpus, most_per_user, kept)
-    drawn = capped & _drawn(corpus, fraction, by_user, kept)
-    if drawn.any() and not (capped & ~drawn).any():
+        within_cap = _within_cap(corpus, most_per_user, keep_mask)
+    held_out = within_cap & _held_out(corpus, fraction, by_user, keep_mask)
+    if held_out.any() and not (within_cap & ~held_out).any():
         raise DataError(
             f"All {len(corpus):,} documents would be used for validation",
             remedy="Use a smaller share, or pass more documents.",
         )
     return Division(
-        corpus=corpus, capped=capped, drawn=drawn, by_user=by_user, most_per_user=most_per_user
+        corpus=corpus,
+        within_cap_mask=within_cap,
+        held_out_mask=held_out,
+        by_user=by_user,
+        most_per_user=most_per_user,
     )
 
 
-def _drawn(
-    corpus: Corpus, fraction: float, by_user: bool, kept: NDArray[np.bool_]
+def _held_out(
+    corpus: Corpus, fraction: float, by_user: bool, keep_mask: NDArray[np.bool_]
 ) -> NDArray[np.bool_]:
     """(len(corpus),) whether each document is held out."""
     if not fraction:
         return np.zeros(len(corpus), dtype=bool)
     if not by_user:
-        return (uniform(record_hashes(corpus, purpose=_HOLD_OUT)) < fraction) & ~kept
-    names, owners = corpus.owners()
-    out = uniform(hash_texts(names, purpose=_HOLD_OUT)) < fraction
-    out[owners[kept]] = False
-    drawn: NDArray[np.bool_] = out[owners]
-    return drawn
+        return (uniform(record_hashes(corpus, purpose=_HOLD_OUT)) < fraction) & ~keep_mask
+    names, user_indices = corpus.user_indices()
+    users_held_out: NDArray[np.bool_] = uniform(hash_texts(names, purpose=_HOLD_OUT)) < fraction
+    users_held_out[user_indices[keep_mask]] = False
+    return users_held_out[user_indices]
 
 
-def _within_cap(corpus: Corpus, most: int, kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _within_cap(corpus: Corpus, most: int, keep_mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """(len(corpus),) whether each document is within its user's cap."""
-    names, owners = corpus.owners()
-    needed = np.bincount(owners[kept], minlength=1).max()
+    names, user_indices = corpus.user_indices()
+    needed = np.bincount(user_indices[keep_mask], minlength=1).max()
     if needed > most:
         raise DataError(
             f"A user has {needed} planted documents and may contribute {most}",
             remedy=f"Allow {needed} documents per user, or plant fewer copies or for more users.",
         )
-    order = np.lexsort((uniform(record_hashes(corpus, purpose=_CAP)), ~kept, owners))
-    sizes = np.bincount(owners, minlength=len(names))
-    before = np.arange(len(corpus)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    stays = np.zeros(len(corpus), dtype=bool)
-    stays[order[before < most]] = True
-    return stays
+    # By user, then documents to keep, then by hash.
+    order = np.lexsort((uniform(record_hashes(corpus, purpose=_CAP)), ~keep_mask, user_indices))
+    counts = np.bincount(user_indices, minlength=len(names))
+    rank_in_user = np.arange(len(corpus)) - np.repeat(np.cumsum(counts) - counts, counts)
+    within_cap = np.zeros(len(corpus), dtype=bool)
+    within_cap[order[rank_in_user < most]] = True
+    return within_cap

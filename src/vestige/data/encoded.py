@@ -1,8 +1,8 @@
-"""Encoding of a corpus as one array of ids, in memory or mapped from disk.
+"""A corpus as one array of token ids, in memory or mapped from disk.
 
-Ids are int32 in a NumPy file that is mapped, never read whole; each document ends with the
-end-of-text token. `encoded.json` is removed first and written last: if it exists, the arrays beside
-it are whole.
+Ids are int32 in a NumPy file that is mapped, never read whole. Each document ends with the
+end-of-text token. `encoded.json` is removed first and written last: if it exists, the arrays in its
+folder are complete.
 """
 
 import json
@@ -20,11 +20,11 @@ from numpy.typing import NDArray
 from vestige.data.corpus import Corpus
 from vestige.data.files import Count, Excerpt, Sha256, read_json, require_regular
 from vestige.data.vocabulary import Vocabulary
-from vestige.data.writing import LOCK, discard, locked, replacing, write_text
+from vestige.data.writing import LOCK, remove_stale_lock, replacing, wait_for_lock, write_text
 from vestige.errors import DataError
 
-_PIECE = 1 << 22
-_AGAIN = "Encode the corpus again."
+_CHECKSUM_BLOCK = 1 << 22  # tokens
+_REMEDY = "Encode the corpus again."
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class EncodedCorpus:
 
     Attributes:
         tokens: (n,) int32 ids, each document followed by the end-of-text token; mapped from
-            disk where the corpus was encoded into a folder.
+            disk if the corpus was encoded into a folder.
         offsets: (d + 1,) int64; document i is tokens[offsets[i]:offsets[i + 1]].
-        users: (d,) int32, user per document as a place in `names`; None without users.
+        users: (d,) int32, index in `names` of each document's user; None without users.
         names: the users, in alphabetical order.
     """
 
@@ -48,11 +48,11 @@ class EncodedCorpus:
         return len(self.offsets) - 1
 
     def document(self, index: int) -> NDArray[np.int32]:
-        """The ids of one document, its end-of-text token included."""
+        """The ids of one document, with its end-of-text token."""
         return self.tokens[self.offsets[index] : self.offsets[index + 1]]
 
 
-class _File(Excerpt):
+class _Description(Excerpt):
     """Schema of encoded.json."""
 
     format: Literal["vestige-encoded-3"]
@@ -77,64 +77,70 @@ def encode(
     Args:
         corpus: to encode.
         vocabulary: of the token ids.
-        directory: where `tokens.npy`, `offsets.npy` and `encoded.json` are written; an
-            encoding of the same corpus by the same vocabulary is used again. None keeps the
-            arrays in memory.
+        directory: folder for `tokens.npy`, `offsets.npy` and `encoded.json`; an encoding of the
+            same corpus with the same vocabulary is reused. None keeps the arrays in memory.
         replace: replace any other encoding in the directory.
-        progress: called with the number of documents done so far.
+        progress: called with the number of encoded documents.
 
     Raises:
-        DataError: the corpus is empty, or the folder holds an encoding of something else that
-            may not be replaced.
+        DataError: the corpus is empty, or the folder has an encoding of another corpus that may
+            not be replaced.
     """
     if not len(corpus):
         raise DataError("an empty corpus has no tokens", remedy="Pass a corpus with documents.")
     batches = _encoded_batches(corpus, vocabulary, progress)
     if directory is None:
-        pieces, lengths = zip(*batches, strict=True)
-        return EncodedCorpus(np.concatenate(pieces), _offsets(lengths), *_users(corpus))
+        tokens, lengths = zip(*batches, strict=True)
+        return EncodedCorpus(np.concatenate(tokens), _offsets(lengths), *_users(corpus))
     directory = Path(directory)
-    identity = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
-    found = _found(directory, identity)
-    if found is None:
-        record = _record(directory)
-        if not replace and record is not None and not _has(record, identity):
+    fingerprints = {"corpus": corpus.fingerprint(), "vocabulary": vocabulary.fingerprint()}
+    cached = _load_cached(directory, fingerprints)
+    if cached is None:
+        description = _read_description(directory)
+        if not (replace or description is None or _describes(description, fingerprints)):
             raise DataError(
                 f"{directory} has an encoding of other text or of another vocabulary",
                 remedy="Pass the same text and options, or another directory.",
             )
-        with locked(directory / LOCK):
-            found = _found(directory, identity)  # another process may have encoded it meanwhile
-            if found is None:
-                _write(directory, batches, identity, *_users(corpus))
-    discard(directory / LOCK)
-    return found or load_encoded(directory)
+        with wait_for_lock(directory / LOCK):
+            cached = _load_cached(directory, fingerprints)  # by another process in the meantime
+            if cached is None:
+                _write(directory, batches, fingerprints, *_users(corpus))
+    remove_stale_lock(directory / LOCK)
+    return cached or load_encoded(directory)
 
 
 def load_encoded(directory: Path) -> EncodedCorpus:
     """The encoding in a folder, mapped from disk; DataError if a file is missing or changed."""
     directory = Path(directory)
-    record = _record(directory)
-    if record is None:
+    description = _read_description(directory)
+    if description is None:
         raise DataError(
-            f"{directory} has no complete encoding (no valid encoded.json)", remedy=_AGAIN
+            f"{directory} has no complete encoding (no valid encoded.json)", remedy=_REMEDY
         )
     tokens = _map(directory / "tokens.npy", np.int32)
     offsets = _map(directory / "offsets.npy", np.int64)
-    if len(tokens) != record.tokens:
+    if len(tokens) != description.tokens:
         raise _broken(directory / "tokens.npy", "encoded.json states another number of tokens")
     checksum = 0
-    for begin in range(0, len(tokens), _PIECE):  # mapped: never all of it in memory
-        checksum = zlib.crc32(np.ascontiguousarray(tokens[begin : begin + _PIECE]).data, checksum)
-    if checksum != record.checksum:
+    for start in range(0, len(tokens), _CHECKSUM_BLOCK):  # never all of the file in memory
+        block = tokens[start : start + _CHECKSUM_BLOCK]
+        checksum = zlib.crc32(np.ascontiguousarray(block).data, checksum)
+    if checksum != description.checksum:
         raise _broken(directory / "tokens.npy", "encoded.json states other tokens")
-    fits = len(offsets) - 1 == record.documents > 0 == offsets[0] and offsets[-1] == len(tokens)
-    if not fits or bool((np.diff(offsets) < 1).any()):  # each ends with its end-of-text token
+    documents = len(offsets) - 1
+    consistent = (
+        documents == description.documents > 0
+        and offsets[0] == 0
+        and offsets[-1] == len(tokens)
+        and bool((np.diff(offsets) >= 1).all())  # each document has its end-of-text token
+    )
+    if not consistent:
         raise _broken(directory / "offsets.npy", "it does not fit encoded.json and tokens.npy")
-    if record.users is None:
+    if description.users is None:
         return EncodedCorpus(tokens, np.array(offsets))
-    users, names = _map(directory / "users.npy", np.int32), tuple(record.users)
-    if len(users) != len(offsets) - 1 or not (0 <= users.min() <= users.max() < len(names)):
+    users, names = _map(directory / "users.npy", np.int32), tuple(description.users)
+    if len(users) != documents or not 0 <= users.min() <= users.max() < len(names):
         raise _broken(directory / "users.npy", "it does not fit encoded.json and offsets.npy")
     return EncodedCorpus(tokens, np.array(offsets), np.array(users), names)
 
@@ -142,6 +148,7 @@ def load_encoded(directory: Path) -> EncodedCorpus:
 def _encoded_batches(
     corpus: Corpus, vocabulary: Vocabulary, progress: Callable[[int], None] | None
 ) -> Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]]:
+    """(ids, length of each document) of each batch."""
     done, end = 0, [vocabulary.eos_id]
     for texts in corpus.batches():
         rows = vocabulary.encode_batch(texts)
@@ -158,20 +165,20 @@ def _offsets(lengths: tuple[NDArray[np.int64], ...]) -> NDArray[np.int64]:
 
 
 def _users(corpus: Corpus) -> tuple[NDArray[np.int32] | None, tuple[str, ...]]:
-    """User number per document, users in alphabetical order."""
+    """(user index of each document, users in alphabetical order)."""
     if "user" not in corpus.table.column_names:
         return None, ()
-    names, places = corpus.owners()
+    names, indices = corpus.user_indices()
     order = sorted(range(len(names)), key=names.__getitem__)
     ranks = np.empty(len(names), np.int32)
     ranks[order] = np.arange(len(names))
-    return ranks[places], tuple(names[place] for place in order)
+    return ranks[indices], tuple(names[index] for index in order)
 
 
 def _write(
     directory: Path,
     batches: Iterator[tuple[NDArray[np.int32], NDArray[np.int64]]],
-    identity: dict[str, str],
+    fingerprints: dict[str, str],
     users: NDArray[np.int32] | None,
     names: tuple[str, ...],
 ) -> None:
@@ -187,7 +194,7 @@ def _write(
             checksum = zlib.crc32(tokens.data, checksum)
             lengths.append(batch_lengths)
             total += tokens.size
-        # NumPy pads its header so that the length of the array can be put in afterwards.
+        # NumPy pads the header, so that it can be overwritten with the final length.
         tokens_file.seek(0)
         _npy_header(tokens_file, total)
         tokens_file.seek(0, 2)
@@ -197,15 +204,15 @@ def _write(
     if users is not None:
         with replacing(directory / "users.npy") as users_file:
             np.save(users_file, users)
-    record = {
+    description = {
         "format": "vestige-encoded-3",
-        **identity,
+        **fingerprints,
         "tokens": total,
         "checksum": checksum,
         "documents": len(offsets) - 1,
         "users": None if users is None else list(names),
     }
-    write_text(directory / "encoded.json", json.dumps(record, indent=2))
+    write_text(directory / "encoded.json", json.dumps(description, indent=2))
 
 
 def _npy_header(file: BinaryIO, size: int) -> None:
@@ -213,21 +220,24 @@ def _npy_header(file: BinaryIO, size: int) -> None:
     np.lib.format.write_array_header_1_0(file, header)
 
 
-def _record(directory: Path) -> _File | None:
+def _read_description(directory: Path) -> _Description | None:
     try:
-        return read_json(directory / "encoded.json", _File, error=DataError, remedy=_AGAIN)
+        return read_json(directory / "encoded.json", _Description, error=DataError, remedy=_REMEDY)
     except DataError:
         return None
 
 
-def _has(record: _File, identity: dict[str, str]) -> bool:
-    return {"corpus": record.corpus, "vocabulary": record.vocabulary} == identity
+def _describes(description: _Description, fingerprints: dict[str, str]) -> bool:
+    return {
+        "corpus": description.corpus,
+        "vocabulary": description.vocabulary,
+    } == fingerprints
 
 
-def _found(directory: Path, identity: dict[str, str]) -> EncodedCorpus | None:
-    """The whole encoding of a corpus by a vocabulary in a folder."""
-    record = _record(directory)
-    if record is None or not _has(record, identity):
+def _load_cached(directory: Path, fingerprints: dict[str, str]) -> EncodedCorpus | None:
+    """The complete encoding of a corpus with a vocabulary in a folder, or None."""
+    description = _read_description(directory)
+    if description is None or not _describes(description, fingerprints):
         return None
     try:
         return load_encoded(directory)
@@ -236,10 +246,10 @@ def _found(directory: Path, identity: dict[str, str]) -> EncodedCorpus | None:
 
 
 def _map(path: Path, dtype: type) -> NDArray[Any]:
-    require_regular(path, error=DataError, remedy=_AGAIN)
+    require_regular(path, error=DataError, remedy=_REMEDY)
     try:
         array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-    except Exception as error:  # from EOFError to the TokenError of what parses its header
+    except Exception as error:  # from EOFError to the header parser's TokenError
         raise _broken(path, "it is not an array") from error
     if array.dtype != dtype or array.ndim != 1:
         raise _broken(path, f"it has {array.dtype} of shape {array.shape}")
@@ -247,7 +257,7 @@ def _map(path: Path, dtype: type) -> NDArray[Any]:
 
 
 def _broken(path: Path, reason: str) -> DataError:
-    return DataError(f"{path} is missing, incomplete or changed: {reason}", remedy=_AGAIN)
+    return DataError(f"{path} is missing, incomplete or changed: {reason}", remedy=_REMEDY)
 
 
 # Pairs of source and target texts
@@ -255,7 +265,7 @@ def _broken(path: Path, reason: str) -> DataError:
 
 @dataclass(frozen=True)
 class EncodedPairs:
-    """Target i answers or translates source i; ValueError if they are not as many."""
+    """Target i answers or translates source i. ValueError if their numbers differ."""
 
     sources: EncodedCorpus
     targets: EncodedCorpus

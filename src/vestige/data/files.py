@@ -1,22 +1,19 @@
-"""Files that anyone may have written, read with bounds: bytes, lines, JSON and Parquet rows.
+"""Records that anyone may have written, read with bounds: JSON, short lists, Parquet rows.
 
-Pipes and devices are refused before they are opened, and large files before they are read. Lines,
-also of gzip files, are bounded by their length and by the free memory. JSON is checked against a
-pydantic model, Parquet against the size that its footer states. Messages name the file and the
-field, never a value, since a value may be a secret.
+Pipes and devices are refused before they are opened, and large files before they are read. JSON is
+checked against a pydantic model, Parquet against the size that its footer states. Messages name the
+file and the field, never a value, since a value may be a secret.
 
 Most readers take `error`, the class to raise, and `remedy`, what the user can do.
 """
 
-import gzip
 import json
 import math
 import os
+import re
 import stat
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 
@@ -26,10 +23,9 @@ from vestige.errors import DataError, VestigeError
 from vestige.memory import free_memory
 
 LARGEST: Final = 2**28  # bytes of JSON or of a list: four times a manifest of a million canaries
-LONGEST_LINE = 2**26  # bytes: ten times the Bible
-DEEPEST: Final = 32  # nested objects and lists of JSON; ours have at most six
+DEEPEST: Final = 32  # levels of nested JSON; our own files have at most six
 MOST_VALUES, MOST_BYTES, DEEPEST_COLUMN = 2**27, 2**31, 8
-"""Cells of a table of results, its bytes in memory, and nested lists in a column."""
+"""Bounds of a result table: cells, bytes in memory, levels of nested lists in a column."""
 
 Count = Annotated[int, Field(ge=0, le=2**53)]  # a float can hold it exactly, too
 Seed = Annotated[int, Field(ge=0, lt=2**128)]
@@ -62,39 +58,28 @@ T = TypeVar("T")
 
 
 class Fault(Exception):
-    """What is wrong in a line or row. Quotes no text."""
+    """A fault in a line or row. Its message quotes no text."""
 
     def at(self, where: object, remedy: str) -> DataError:
-        """The error that names the place."""
+        """The error with the location."""
         return DataError(f"{where}: {self}", remedy=remedy)
 
 
-# Bytes and lines
+# Bytes and short lists
 
 
 def require_regular(path: Path, *, error: type[VestigeError], remedy: str) -> int:
     """Require an ordinary file, or a link to one; returns its size in bytes."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError as problem:
         raise error(f"{path} is missing", remedy=remedy) from problem
     except (OSError, ValueError) as problem:  # a null byte in the name
-        raise _unreadable(path, problem, error, remedy) from problem
-    if not stat.S_ISREG(found.st_mode):
-        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "no ordinary file")
+        raise unreadable(path, problem, error, remedy) from problem
+    if not stat.S_ISREG(status.st_mode):
+        kind = _FILE_KINDS.get(stat.S_IFMT(status.st_mode), "no ordinary file")
         raise error(f"{path} is {kind}, not a file", remedy=remedy)
-    return found.st_size
-
-
-def existing(path: str | Path) -> Path:
-    """The path of a data file; DataError if it is missing, a folder, or without an end."""
-    path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a folder, not a file", remedy="Pass a file in it.")
-    if not path.exists():
-        raise DataError(f"{path} does not exist", remedy="Check the path.")
-    require_regular(path, error=DataError, remedy="Write its output to a file first.")
-    return path
+    return status.st_size
 
 
 def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str) -> bytes:
@@ -105,12 +90,20 @@ def read_bytes(path: Path, *, limit: int, error: type[VestigeError], remedy: str
         with path.open("rb") as file:
             return file.read(size)
     except OSError as problem:
-        raise _unreadable(path, problem, error, remedy) from problem
+        raise unreadable(path, problem, error, remedy) from problem
 
 
-def read_lines(file: Path, *, one: str) -> list[str]:
-    """The lines of a short UTF-8 file; `one` names what a line holds, such as "phrase"."""
-    remedy = f"Pass a UTF-8 file with one {one} per line."
+def unreadable(
+    path: Path, problem: Exception, error: type[VestigeError], remedy: str
+) -> VestigeError:
+    """Error about a file that the system cannot read."""
+    reason = getattr(problem, "strerror", None) or problem
+    return error(f"{path} cannot be read: {reason}", remedy=remedy)
+
+
+def read_lines(file: Path, *, item: str) -> list[str]:
+    """The lines of a short UTF-8 file; `item` names the content of a line, such as "phrase"."""
+    remedy = f"Pass a UTF-8 file with one {item} per line."
     content = read_bytes(file, limit=LARGEST, error=DataError, remedy=remedy)
     try:
         return content.decode("utf-8").splitlines()
@@ -121,54 +114,14 @@ def read_lines(file: Path, *, one: str) -> list[str]:
         ) from error
 
 
-def lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, as a stream; see `raw_lines`."""
-    for number, line in enumerate(raw_lines(path), start=1):
-        try:
-            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{path}, line {number}, byte {error.start + 1} (0x{line[error.start]:02x}): not "
-                "UTF-8",
-                remedy="Convert the file, for example with `iconv -f latin1 -t utf-8`.",
-            ) from error
-
-
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """The undecoded lines of a file, gzip when the name ends in `.gz`.
-
-    Raises:
-        DataError: the file is missing, unreadable or cut short; a line is longer than
-            `LONGEST_LINE`, or all of them are more than memory holds.
-    """
-    existing(path)
-    try:
-        with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
-            rows = iter(partial(file.readline, LONGEST_LINE + 1), b"")
-            for number, line in enumerate(within_memory(rows, len, path), start=1):
-                if len(line) > LONGEST_LINE:
-                    raise DataError(
-                        f"{path}, line {number}: more than {LONGEST_LINE:,} bytes",
-                        remedy="Write one document per line; `fold` breaks lines.",
-                    )
-                yield line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(
-            f"{path} is incomplete or not a gzip file: {error}",
-            remedy="Download or compress it again; `gzip -t` tests it.",
-        ) from error
-    except OSError as error:
-        raise _unreadable(path, error, DataError, "Check its permissions.") from error
-
-
 def within_memory(parts: Iterable[T], size: Callable[[T], int], path: Path) -> Iterator[T]:
-    """The parts of a file, which may unpack to any size; DataError if memory cannot hold them."""
-    room, used = free_memory(), 0
+    """The parts of a file, which may unpack to any size; DataError if they exceed the memory."""
+    available, used = free_memory(), 0
     for part in parts:
         used += size(part)
-        if used > room:
+        if used > available:
             raise DataError(
-                f"{path} has more than {room:,} bytes of text, too many for memory",
+                f"{path} has more than {available:,} bytes of text, too many for memory",
                 remedy="Split the file.",
             )
         yield part
@@ -193,7 +146,7 @@ def read_json(
 def read_object(
     path: Path, *, error: type[VestigeError], remedy: str, finite: bool = True
 ) -> dict[str, Any]:
-    """Read the object in a JSON file: no name twice, bounded depth, numbers of float64.
+    """Read a JSON object: different names, bounded depth, numbers of float64.
 
     `finite` refuses NaN and infinities, which a failed training may have written.
     """
@@ -206,19 +159,21 @@ def parse_object(
 ) -> dict[str, Any]:
     """Parse a JSON object as `read_object` does; `where` names file and line in messages."""
 
-    def constant(text: str) -> float:
+    def parse_constant(text: str) -> float:
         if finite:
             raise ValueError(f"{text} is not a JSON number")
         return float(text)
 
     try:
-        found = json.loads(
-            content.decode("utf-8"), object_pairs_hook=_without_twins, parse_constant=constant
+        value = json.loads(
+            content.decode("utf-8"),
+            object_pairs_hook=_require_unique_names,
+            parse_constant=parse_constant,
         )
-        _require_plain(found, finite=finite)
-        if isinstance(found, dict):
-            return found
-        kind = _NAMES.get(type(found), "a number")
+        _require_plain(value, finite=finite)
+        if isinstance(value, dict):
+            return value
+        kind = _JSON_KINDS.get(type(value), "a number")
         fault = f"cannot be used: it is {kind}, not an object"
     except json.JSONDecodeError as problem:
         fault = f"is not JSON: {problem.msg} in line {problem.lineno}"
@@ -239,24 +194,23 @@ def conform(
     error: type[VestigeError],
     remedy: str,
 ) -> T:
-    """Check an object against a schema or dataclass; the error names the first wrong field."""
+    """Check an object against a schema or dataclass; the error names the first invalid field."""
     try:
         checker = TypeAdapter(schema)
         if is_dataclass(schema):  # for which strict Python mode takes no mappings
             return checker.validate_json(json.dumps(content))
         return checker.validate_python(content)
     except ValidationError as problem:
-        # Raised below: the cause would carry the values into a traceback or another process.
+        # Raised below: as a cause, it would carry the values into a traceback.
         first = problem.errors(include_url=False, include_input=False, include_context=False)[0]
         more = problem.error_count() - 1
-    fault = _field(first["loc"], first["type"], first["msg"]) + (
-        f" ({more:,} more)" if more else ""
-    )
-    raise error(f"{where} has unexpected content: {fault}", remedy=remedy)
+    fault = _describe_field(first["loc"], first["type"], first["msg"])
+    others = f" ({more:,} more)" if more else ""
+    raise error(f"{where} has unexpected content: {fault}{others}", remedy=remedy)
 
 
 def to_json(value: object) -> str:
-    """Strict JSON: NaN and infinities, which JSON does not have, become null.
+    """Strict JSON. NaN and infinities become null.
 
     Example:
         >>> print(to_json({"threshold": float("inf")}))
@@ -268,7 +222,7 @@ def to_json(value: object) -> str:
 
 
 def plain(value: object, *, finite: bool = False) -> Any:
-    """Value as mappings, lists, strings that UTF-8 can hold, and numbers (`finite`: or None).
+    """Value as mappings, lists, UTF-8 strings and numbers; `finite` turns infinities into None.
 
     Example:
         >>> plain({"rank": (1, 2), 3: b"runs"[:0]})
@@ -303,82 +257,76 @@ def read_rows(path: Path, *, error: type[VestigeError], remedy: str) -> list[dic
     require_regular(path, error=error, remedy=remedy)
     try:
         with pq.ParquetFile(path) as file:
-            facts = file.metadata
-            groups = map(facts.row_group, range(facts.num_row_groups))
+            footer = file.metadata
+            groups = map(footer.row_group, range(footer.num_row_groups))
             size = sum(max(0, group.total_byte_size) for group in groups)
-            if facts.num_rows * max(1, facts.num_columns) > MOST_VALUES or size > MOST_BYTES:
-                shape = f"{facts.num_rows:,} rows of {facts.num_columns:,} columns"
+            if footer.num_rows * max(1, footer.num_columns) > MOST_VALUES or size > MOST_BYTES:
+                shape = f"{footer.num_rows:,} rows of {footer.num_columns:,} columns"
                 raise ValueError(f"it has {shape}, {size:,} bytes: too large for a result")
             for field in file.schema_arrow:
                 _require_plain_column(field.type, DEEPEST_COLUMN)
             table = file.read()
-            if table.num_rows != facts.num_rows:
+            if table.num_rows != footer.num_rows:
                 raise ValueError("its footer states another number of rows")
             if len(set(table.column_names)) < table.num_columns:
-                raise ValueError("two of its columns have one name")
+                raise ValueError("two of its columns have the same name")
             rows: list[dict[str, Any]] = table.to_pylist()
             return rows
     except (OSError, pa.ArrowException, ValueError, TypeError, OverflowError) as problem:
         raise error(f"{path} cannot be read: {problem}", remedy=remedy) from problem
 
 
-_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
-_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
+_FILE_KINDS = {stat.S_IFDIR: "a directory", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+_FILE_KINDS |= dict.fromkeys((stat.S_IFCHR, stat.S_IFBLK), "a device")
 _TOO_DEEP = f"objects and lists are nested more than {DEEPEST} deep"
-_PLAINLY = {
+_PLAIN_MESSAGES = {
     "missing": "it is missing",
     **dict.fromkeys(("model_type", "dict_type", "dataclass_type"), "it should be an object"),
     **dict.fromkeys(("list_type", "tuple_type"), "it should be a list"),
     "bool_type": "it should be true or false",
 }
-_NAMES = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
+_JSON_KINDS = {list: "a list", str: "a text", type(None): "null", bool: "a truth value"}
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _PLAIN_COLUMNS = ("integer", "floating", "boolean", "string", "large_string", "null")
 
 
-def _unreadable(
-    path: Path, problem: Exception, error: type[VestigeError], remedy: str
-) -> VestigeError:
-    reason = getattr(problem, "strerror", None) or problem
-    return error(f"{path} cannot be read: {reason}", remedy=remedy)
-
-
-def _field(place: tuple[int | str, ...], kind: str, message: str) -> str:
+def _describe_field(location: tuple[int | str, ...], kind: str, message: str) -> str:
     """Description of a faulty field. Unknown names are not quoted."""
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        place, message = place[:-1], "it has an unknown field"
-    message = _PLAINLY.get(kind, message)
-    inner = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in place]
-    name = "".join(inner).removeprefix(".")
+        location, message = location[:-1], "it has an unknown field"
+    message = _PLAIN_MESSAGES.get(kind, message)
+    steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in location]
+    name = "".join(steps).removeprefix(".")
     reason = message.removeprefix("Value error, ").replace("Input", "it", 1)
     return f'"{name}": {reason}' if name else reason
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _require_unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
         raise ValueError("a name occurs twice in one object")
-    return found
+    return content
 
 
 def _require_plain(value: Any, *, finite: bool) -> None:
-    """Refuse numbers beyond float64, halves of surrogate pairs, and depth; level by level."""
+    """Refuse numbers beyond float64, halves of surrogate pairs, and deep nesting."""
     level = [value]
     for _ in range(DEEPEST):
-        inner: list[Any] = []
+        next_level: list[Any] = []
         for item in level:
             if isinstance(item, dict):
-                inner.extend(item)
-                inner.extend(item.values())
+                next_level.extend(item)
+                next_level.extend(item.values())
             elif isinstance(item, list):
-                inner.extend(item)
+                next_level.extend(item)
             elif isinstance(item, str):
-                if not item.isascii() and any("\ud800" <= letter <= "\udfff" for letter in item):
+                if not item.isascii() and _SURROGATE.search(item):
                     raise ValueError("a text in it has half a surrogate pair")
             elif (isinstance(item, int) and item.bit_length() > 1023) or (
                 finite and isinstance(item, float) and not math.isfinite(item)
             ):
                 raise ValueError("a number in it is too large")
-        level = inner
+        level = next_level
         if not level:
             return
     raise ValueError(_TOO_DEEP)
@@ -388,7 +336,7 @@ def _require_plain_column(kind: Any, depth: int) -> None:
     from pyarrow import types
 
     if depth and (types.is_list(kind) or types.is_struct(kind)):
-        for place in range(kind.num_fields):
-            _require_plain_column(kind.field(place).type, depth - 1)
+        for index in range(kind.num_fields):
+            _require_plain_column(kind.field(index).type, depth - 1)
     elif not any(getattr(types, f"is_{name}")(kind) for name in _PLAIN_COLUMNS):
-        raise ValueError(f"a column of it has the type {str(kind)[:60]}")
+        raise ValueError(f"one of its columns has the type {str(kind)[:60]}")

@@ -1,9 +1,9 @@
-"""Words for phrases that read like English, names of persons, and words of a corpus by frequency.
+"""Words for phrases like English, names of persons, and words of a corpus by frequency.
 
-Some hundreds of words by part of speech, written for this project, common ones and rare ones,
-so that news, forum and encyclopaedia corpora find some in each of their frequency quintiles.
-Nouns are plural and verbs are in the simple past, so that any of them agree. Words that make
-an insult of a harmless neighbour are left out. Names are common ones, listed for this project.
+The word list was written for this project: some hundreds of common and rare words by part of
+speech, with some in each frequency quintile of news, forum and encyclopaedia corpora. Nouns are
+plural and verbs are in the simple past, so that they agree. Words that could form an insult are
+left out. The list of common names was also written for this project.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
 Models", section 3.2: the quintiles are fifths of the vocabulary's words by frequency.
@@ -22,9 +22,9 @@ LEVELS = 5
 
 
 def _sections(name: str) -> dict[str, tuple[str, ...]]:
-    """The words of a file beside this one, from sections headed "# noun" and so on."""
-    listing = Path(__file__).with_name(name).read_text("utf-8")
-    sections = (section.split() for section in listing.split("#")[1:])
+    """The words of a file in this folder by section; a section begins with "# noun" or so."""
+    text = Path(__file__).with_name(name).read_text("utf-8")
+    sections = (section.split() for section in text.split("#")[1:])
     return {role: tuple(words) for role, *words in sections}
 
 
@@ -47,7 +47,7 @@ TEMPLATES: dict[int, tuple[tuple[str, ...], ...]] = {
         ("adjective", "noun", "verb", "adverb", "adjective", "noun"),
     ),
 }
-"""Parts of speech of a phrase, by its number of words."""
+"""Parts of speech of phrases, by number of words."""
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Lexicon:
     @classmethod
     def of(cls, corpus: Corpus, vocabulary: WordVocabulary) -> Self:
         """Count the words of a vocabulary in a corpus."""
-        numbers = word_counts(corpus, vocabulary).tolist()
-        pairs = sorted(zip(numbers, vocabulary.words, strict=True))
+        counts = word_counts(corpus, vocabulary).tolist()
+        pairs = sorted(zip(counts, vocabulary.words, strict=True))
         return cls(vocabulary, {w: count for count, w in pairs if count and w not in (UNK, EOS)})
 
     def level(self, word: str) -> int:
@@ -85,7 +85,7 @@ class Lexicon:
         return [word for word in words if self._levels.get(word) == level]
 
     def alphabetic(self, level: int | None = None) -> list[str]:
-        """The words of a quintile, or of all, that consist of three letters or more."""
+        """The words of three letters or more, of one quintile or of all."""
         words = alphabetic_words(self.counts)
         return words if level is None else self.listed(words, level)
 

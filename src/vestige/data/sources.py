@@ -1,8 +1,9 @@
-"""What DATA may be: anything that can be read, loaded utterances, and folders of `vestige plant`.
+"""Planted folders and labelled utterances as DATA of a verb.
 
 The readers and manifests are imported when first needed, so that commands start quickly.
 """
 
+from itertools import chain
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -19,11 +20,11 @@ CORPUS, MANIFEST = "corpus.jsonl", "manifest.json"
 TRAIN, VALIDATION, TEST = "train.jsonl", "validation.jsonl", "test.jsonl"
 """The parts in a directory of `vestige plant --task nlu`; the last two may be missing."""
 HOLD_OUT = 0.1
-"""Share of the utterances that validate, unless another is given."""
+"""Default share of the utterances for validation."""
 
 
-def planting(source: str) -> "Manifest | None":
-    """The manifest of a planted directory; None where DATA is anything else."""
+def planted_manifest(source: str) -> "Manifest | None":
+    """The manifest of a planted directory; None for any other source."""
     from vestige.data.canaries.texts import Manifest
 
     file = Path(source) / MANIFEST
@@ -69,31 +70,31 @@ def utterance_parts(
     planted: "SecretManifest | None" = None,
     **reading: Any,
 ) -> "tuple[Utterances, Utterances, Utterances | None]":
-    """The utterances to train on, to validate on and, if DATA has them, to test on.
+    """(training, validation, test) utterances; test is None if DATA has none.
 
     Args:
         data: a path, or utterances.
-        validation: utterances that validate, if DATA has no such part.
-        hold_out: share of DATA that validates otherwise; None: a tenth.
-        seed: of the choice of that share.
+        validation: validation utterances, if DATA has no such part.
+        hold_out: share of DATA for validation otherwise; None: a tenth.
+        seed: random seed of the choice of that share.
         planted: its canaries stay in the training part.
-        **reading: format, limit, and columns, as `read_utterances` takes them.
+        **reading: format, limit and columns of `read_utterances`.
 
     Raises:
         ValueError: the validation part is given twice.
     """
-    found = read_parts(data, **reading)
+    parts = read_parts(data, **reading)
     if validation is not None and hold_out is not None:
         raise ValueError("`validation` and `hold_out` must not be given together: choose one")
-    if found.validation is not None:
+    if parts.validation is not None:
         if validation is not None or hold_out is not None:
             name = "hold_out" if validation is None else "validation"
             raise ValueError(f"`{name}` must be left out: DATA has its own validation part")
-        return found.train, found.validation, found.test
+        return parts.train, parts.validation, parts.test
     if validation is not None:
         columns = {name: value for name, value in reading.items() if name.endswith("_column")}
-        return found.train, read_parts(validation, **columns).train, found.test
-    copies = [place for own in planted.train_positions for place in own] if planted else []
-    keep = [place for place in copies if place < len(found.train)]
+        return parts.train, read_parts(validation, **columns).train, parts.test
+    copies = chain.from_iterable(planted.train_positions) if planted else ()
+    keep = [index for index in copies if index < len(parts.train)]
     share = HOLD_OUT if hold_out is None else hold_out
-    return *found.train.split(share, seed=seed, keep=keep), found.test
+    return *parts.train.split(share, seed=seed, keep=keep), parts.test

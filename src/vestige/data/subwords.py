@@ -3,10 +3,10 @@
 Byte-level BPE: Radford et al. (2019), "Language Models are Unsupervised Multitask Learners".
 `transformers` and `tokenizers` are imported when first needed: they take seconds.
 
-The library that reads a tokenizer.json is written in Rust. On some files it panics, which Python
-sees as an exception that is no Exception; takes the memory that a number in the file asks for; or
-ends the process. So `require_sound` checks sizes and patterns, then lets another process with
-bounds on memory and time read the file.
+The library that reads a tokenizer.json is written in Rust. On some files it panics (in Python, a
+BaseException), allocates as much memory as a number in the file says, or ends the process. So
+`require_sound` checks sizes and patterns, and then loads the file in another process with limits on
+memory and time.
 """
 
 import base64
@@ -27,13 +27,13 @@ from typing import Any, Self
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.files import read_object
-from vestige.data.patterns import slow_reason
+from vestige.data.regular_expressions import slow_reason
 from vestige.errors import DataError
 
 FILE = "tokenizer.json"
 SETTINGS = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 END_OF_TEXT = "<|endoftext|>"
-_ALPHABET = 256  # a byte-level BPE begins with one token for each byte
+_BYTES = 256  # a byte-level BPE has a token for each byte
 _REMEDY = "Download the tokenizer again from its source. If the error remains, do not use it."
 
 
@@ -41,8 +41,8 @@ class SubwordVocabulary:
     """Vocabulary of a fast Hugging Face tokenizer.
 
     Args:
-        tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token. Where it
-            puts another token before every text, documents begin with that (`bos_id`).
+        tokenizer: a `transformers.PreTrainedTokenizerFast` with an end-of-text token. If it puts
+            another token before every text, documents begin with that token (`bos_id`).
 
     Attributes:
         largest: the largest id.
@@ -74,7 +74,7 @@ class SubwordVocabulary:
             tokenizer.backend_tokenizer.encode("a").ids[:1] == [bos]
         )
         self.bos_id: int | None = int(bos) if begins else None
-        # Byte-level tokenizers name their end-of-text token as <unk> too, and never use it.
+        # Byte-level tokenizers declare the end-of-text token as <unk> too, and never use it.
         self.unk_id: int | None = None if unk in (None, self.eos_id) else int(unk)
 
     @classmethod
@@ -84,14 +84,14 @@ class SubwordVocabulary:
 
     @classmethod
     def train_bpe(cls, corpus: Corpus, *, size: int) -> Self:
-        """A byte-level BPE tokenizer learnt from a corpus, which is read as a stream.
+        """A byte-level BPE tokenizer trained on a corpus, which is read as a stream.
 
-        `size` is the most tokens, with the 256 bytes and the end-of-text token.
+        `size` is the largest number of tokens, with the 256 bytes and the end-of-text token.
         """
         from tokenizers import ByteLevelBPETokenizer
         from transformers import PreTrainedTokenizerFast
 
-        _validate.at_least(_ALPHABET + 1, size=size)
+        _validate.at_least(_BYTES + 1, size=size)
         if not len(corpus):
             raise DataError(
                 "an empty corpus cannot train subwords", remedy="Pass a corpus with documents."
@@ -130,7 +130,7 @@ class SubwordVocabulary:
         raw = self.tokenizer.convert_ids_to_tokens(int(token))
         if raw is None:  # model heads are often padded beyond the tokenizer
             return f"<{int(token)}>"
-        # SentencePiece marks the space so; decoding a single token would drop it.
+        # SentencePiece's mark of a space; decoding a single token would drop it.
         return raw.replace("▁", " ") if "▁" in raw else self.decode([token])
 
     def texts(self) -> Sequence[str]:
@@ -139,12 +139,12 @@ class SubwordVocabulary:
         return ["" if token is None else token for token in raw]
 
     def settings(self) -> Mapping[str, object]:
-        content, named = self._content(), self.tokenizer.convert_ids_to_tokens
+        content, token_text = self._content(), self.tokenizer.convert_ids_to_tokens
         model = content.pop("model")
         model.pop("vocab", None)
         return {
-            "end-of-text token": named(self.eos_id),
-            "begin-of-text token": None if self.bos_id is None else named(self.bos_id),
+            "end-of-text token": token_text(self.eos_id),
+            "begin-of-text token": None if self.bos_id is None else token_text(self.bos_id),
             "the tokenizer's merges": model.pop("merges", None),
             **{f"the tokenizer's {name.replace('_', ' ')}": part for name, part in content.items()},
             "the tokenizer's model": model,
@@ -171,56 +171,55 @@ def read_tokenizer(source: str | Path) -> Any:
     from transformers import AutoTokenizer
 
     folder = Path(source)
-    if folder.suffix == ".gguf":  # which holds its tokenizer, too
-        address, packed = str(folder.parent), {"gguf_file": folder.name}
+    if folder.suffix == ".gguf":  # the file has the tokenizer, too
+        address, arguments = str(folder.parent), {"gguf_file": folder.name}
     else:
-        address, packed = str(source), {}
+        address, arguments = str(source), {}
         for name in SETTINGS:
             if (folder / name).exists():
                 read_object(folder / name, error=DataError, remedy=_REMEDY)
         if (folder / FILE).exists():
             require_sound(folder / FILE)
     with _tokenizer_errors(f"the tokenizer in {source}"):
-        return AutoTokenizer.from_pretrained(address, trust_remote_code=False, **packed)
+        return AutoTokenizer.from_pretrained(address, trust_remote_code=False, **arguments)
 
 
 def word_pieces(
     vocabulary: SubwordVocabulary, utterances: Sequence[Sequence[str]]
 ) -> list[list[list[int]]]:
-    """The pieces of each word of each utterance, without special tokens.
+    """The token ids of each word of each utterance, without special tokens.
 
-    An utterance is read as one text, its words with a blank between them, so that a word has the
-    pieces that it has in running text: in a byte-level BPE all words but the first carry the
-    blank before them. A word of which the tokenizer leaves nothing, such as a control character,
-    has none.
+    An utterance is encoded as one text, its words separated by blanks, so that a word has the same
+    tokens as in running text: in a byte-level BPE, tokens of all words but the first include the
+    blank before. A word that the tokenizer removes, such as a control character, has no tokens.
     """
     if not utterances:
         return []
-    found = vocabulary.tokenizer(
+    encoded = vocabulary.tokenizer(
         [" ".join(words) for words in utterances],
         add_special_tokens=False,
         return_offsets_mapping=True,
         verbose=False,
     )
-    columns = zip(utterances, found["input_ids"], found["offset_mapping"], strict=True)
-    every = []
-    for words, ids, places in columns:  # a piece belongs to the word in which it ends
+    columns = zip(utterances, encoded["input_ids"], encoded["offset_mapping"], strict=True)
+    result = []
+    for words, ids, spans in columns:  # a token belongs to the word in which it ends
         ends = list(accumulate(len(word) + 1 for word in words))
         pieces: list[list[int]] = [[] for _ in words]
-        for id, (_, end) in zip(ids, places, strict=True):
+        for id, (_, end) in zip(ids, spans, strict=True):
             pieces[bisect_left(ends, end + 1)].append(id)
-        every.append(pieces)
-    return every
+        result.append(pieces)
+    return result
 
 
 def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]:
-    """Special tokens before and after a text; DataError if they change how it is read."""
+    """Special tokens before and after a text; DataError if they change its encoding."""
     tokenizer = vocabulary.tokenizer
-    inner = tokenizer("a", add_special_tokens=False)["input_ids"]
-    whole = tokenizer("a")["input_ids"]
-    for first in range(len(whole) - len(inner) + 1):
-        if whole[first : first + len(inner)] == inner:
-            return whole[:first], whole[first + len(inner) :]
+    plain = tokenizer("a", add_special_tokens=False)["input_ids"]
+    full = tokenizer("a")["input_ids"]
+    for start in range(len(full) - len(plain) + 1):
+        if full[start : start + len(plain)] == plain:
+            return full[:start], full[start + len(plain) :]
     raise DataError(
         "the tokenizer changes a text when it adds special tokens",
         remedy="Pass an encoder whose tokenizer puts them before and after a text.",
@@ -231,22 +230,22 @@ def special_tokens(vocabulary: SubwordVocabulary) -> tuple[list[int], list[int]]
 
 
 _MOST_TOKENS = 2**24
-_WIDEST = 2**20  # tokens that a text may be filled up with
+_MOST_PADDING = 2**20  # tokens
 _SIZES = ("Fixed", "pad_to_multiple_of", "max_length", "stride", "max_input_chars_per_word")
-_ADDED = 1000  # letters of a replacement, tokens that a template adds
-_GROWTH = 1000  # times that a text may grow
-_LONGEST = 20_000  # letters of a regular expression
+_MOST_ADDED = 1000  # characters of a replacement, tokens that a template adds
+_MOST_GROWTH = 1000  # factor by which replacements may lengthen a text
+_LONGEST_PATTERN = 20_000  # characters of a regular expression
 _SECONDS = 120
-_MEMORY, _FOR_EACH_BYTE = 2**32, 64  # bytes, and further ones for each byte of the file
+_MEMORY, _MEMORY_PER_BYTE = 2**32, 64  # bytes, and bytes for each byte of the file
 
 _PROBE = """
 import resource, sys
 path, memory, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 bounds = {resource.RLIMIT_AS: memory, resource.RLIMIT_CPU: seconds, resource.RLIMIT_CORE: 0}
-for what, most in bounds.items():
-    hard = resource.getrlimit(what)[1]  # which nobody may raise
-    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-    resource.setrlimit(what, (most, most))
+for kind, limit in bounds.items():
+    hard = resource.getrlimit(kind)[1]  # cannot be raised
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(kind, (limit, limit))
 from tokenizers import Tokenizer
 tokenizer = Tokenizer.from_file(path)
 texts = ["a", "The quick brown fox, 12345!", "h\\u00e9llo \\ufb01 \\u2460", "\\n\\t ", "a" * 40]
@@ -257,7 +256,7 @@ for ids in tokenizer.encode_batch(texts):
 
 @contextmanager
 def _tokenizer_errors(what: object) -> Iterator[None]:
-    """Turn any error of the tokenizer library, and its panics, into a DataError about `what`."""
+    """Turn errors and panics of the tokenizer library into a DataError about `what`."""
     try:
         yield
     except Exception as error:  # from KeyError to the library's own
@@ -277,7 +276,7 @@ def require_sound(file: Path) -> None:
     """DataError unless a tokenizer.json loads in bounded time and memory, and without a panic."""
     content = read_object(file, error=DataError, remedy=_REMEDY)
     problem = next(filter(None, map(_fault, _objects(content))), None)
-    problem = problem or _tried(str(file), hashlib.sha256(file.read_bytes()).hexdigest())
+    problem = problem or _load_elsewhere(str(file), hashlib.sha256(file.read_bytes()).hexdigest())
     if problem is not None:
         raise DataError(f"{file} cannot be used: {problem}", remedy=_REMEDY)
 
@@ -286,50 +285,50 @@ def _objects(value: Any) -> Iterator[dict[str, Any]]:
     """All objects in JSON, outer ones first."""
     if isinstance(value, dict):
         yield value
-    for inner in value.values() if isinstance(value, dict) else value:
-        if isinstance(inner, dict | list):
-            yield from _objects(inner)
+    for item in value.values() if isinstance(value, dict) else value:
+        if isinstance(item, dict | list):
+            yield from _objects(item)
 
 
 def _fault(part: dict[str, Any]) -> str | None:
-    """Fault of an object in a tokenizer.json, by the fields that decide on sizes."""
-    for name, most in {"id": _MOST_TOKENS, **dict.fromkeys(_SIZES, _WIDEST)}.items():
+    """Fault of an object in a tokenizer.json in a field that decides about sizes, or None."""
+    for name, most in {"id": _MOST_TOKENS, **dict.fromkeys(_SIZES, _MOST_PADDING)}.items():
         number = part.get(name)
         if isinstance(number, int | float) and not 0 <= number <= most:
             return f'a "{name}" in it is larger than {most:,}, or negative'
     pattern = part.get("Regex")
-    slow = slow_reason(pattern, longest=_LONGEST) if isinstance(pattern, str) else None
+    slow = slow_reason(pattern, longest=_LONGEST_PATTERN) if isinstance(pattern, str) else None
     if slow is not None:
         return f"a regular expression in it may not terminate: {slow}"
     added = max(len(_text(part.get(name))) for name in ("content", "prepend"))
-    if part.get("type") in ("Replace", "Prepend") and added > _ADDED:
-        return f"it replaces text by more than {_ADDED} letters"
-    steps = _members(part.get("normalizers") or part.get("decoders"))
-    grows = [len(_text(one.get("content"))) for one in steps if one.get("type") == "Replace"]
-    if math.prod(length for length in grows if length > 2) > _GROWTH:
+    if part.get("type") in ("Replace", "Prepend") and added > _MOST_ADDED:
+        return f"it replaces text by more than {_MOST_ADDED} letters"
+    steps = _objects_in(part.get("normalizers") or part.get("decoders"))
+    lengths = [len(_text(step.get("content"))) for step in steps if step.get("type") == "Replace"]
+    if math.prod(length for length in lengths if length > 2) > _MOST_GROWTH:
         return "its replacements in sequence make texts far longer"
     if part.get("type") == "TemplateProcessing":
         special = part.get("special_tokens")
-        tokens = _members([*special.values()] if isinstance(special, dict) else None)
-        lists = [one.get("ids") for one in tokens]
-        longest = max((len(one) for one in lists if isinstance(one, list)), default=1)
-        sides = [part.get(side) for side in ("single", "pair")]
-        pieces = max((len(side) for side in sides if isinstance(side, list)), default=0)
-        if pieces * longest > _ADDED:
-            return f"it adds more than {_ADDED} tokens to every text"
-    return _charsmap(part.get("precompiled_charsmap"))
+        tokens = _objects_in([*special.values()] if isinstance(special, dict) else None)
+        id_lists = [token.get("ids") for token in tokens]
+        longest = max((len(ids) for ids in id_lists if isinstance(ids, list)), default=1)
+        templates = [part.get(name) for name in ("single", "pair")]
+        pieces = max((len(pieces) for pieces in templates if isinstance(pieces, list)), default=0)
+        if pieces * longest > _MOST_ADDED:
+            return f"it adds more than {_MOST_ADDED} tokens to every text"
+    return _charsmap_fault(part.get("precompiled_charsmap"))
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _members(value: Any) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+def _objects_in(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
-def _charsmap(text: Any) -> str | None:
-    """Fault of SentencePiece's normalisation, which states its own size."""
+def _charsmap_fault(text: Any) -> str | None:
+    """Fault of SentencePiece's normalisation table, which states its size."""
     if not isinstance(text, str):
         return None
     try:
@@ -343,19 +342,23 @@ def _charsmap(text: Any) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _tried(path: str, _: str) -> str | None:
-    """Outcome of loading a file in another process; cached by content."""
+def _load_elsewhere(path: str, _: str) -> str | None:
+    """Fault when another process loads the file, or None; cached by the hash of its content."""
     if not sys.platform.startswith("linux"):
         return None
-    memory = _MEMORY + _FOR_EACH_BYTE * Path(path).stat().st_size
-    words = [sys.executable, "-c", _PROBE, path, str(memory), str(_SECONDS)]
+    memory = _MEMORY + _MEMORY_PER_BYTE * Path(path).stat().st_size
+    command = [sys.executable, "-c", _PROBE, path, str(memory), str(_SECONDS)]
     try:
-        done = subprocess.run(
-            words, capture_output=True, timeout=2 * _SECONDS, check=False, stdin=subprocess.DEVNULL
+        process = subprocess.run(
+            command,
+            capture_output=True,
+            timeout=2 * _SECONDS,
+            check=False,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         return f"reading it takes more than {2 * _SECONDS} seconds"
-    if done.returncode == 0:
+    if process.returncode == 0:
         return None
-    ended = "ends the process" if done.returncode < 0 else "fails"
-    return f"the tokenizer library {ended} on it (memory limit {memory / 2**30:.1f} GiB)"
+    outcome = "ends the process" if process.returncode < 0 else "fails"
+    return f"the tokenizer library {outcome} on it (memory limit {memory / 2**30:.1f} GiB)"

@@ -1,7 +1,7 @@
 """Token positions that an audit queries, with their users.
 
-One entry for each word whose rank an audit wants to know. Words that the vocabulary lacks are left
-out: where the vocabulary was made of the training text, they alone would tell who was in it.
+Words that the vocabulary lacks are left out: in a vocabulary of the training text, they alone would
+reveal its users.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -14,7 +14,7 @@ from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import Vocabulary
 from vestige.errors import DataError
 
-Places = NDArray[np.int32]
+Indices = NDArray[np.int32]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,29 +22,29 @@ class TokenQueries:
     """w words of the texts of some users, in the order of the corpus.
 
     Attributes:
-        users: (w,) the user of each word, as a place in `names`.
-        texts: (w,) its document.
-        positions: (w,) its place there, from 0.
+        users: (w,) index of each word's user in `names`.
+        texts: (w,) index of its document.
+        positions: (w,) its position there, from 0.
         tokens: (w,) its id.
-        previous: (w,) the id before it; the end of a text where it is the first.
+        previous: (w,) the previous id; the end-of-text token for the first word of a text.
         names: the users, all different.
     """
 
-    users: Places
-    texts: Places
-    positions: Places
-    tokens: Places
-    previous: Places
+    users: Indices
+    texts: Indices
+    positions: Indices
+    tokens: Indices
+    previous: Indices
     names: tuple[str, ...]
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     def take(self, chosen: ArrayLike) -> Self:
-        """Selected words, by a mask (w,) or by places; users keep their places."""
+        """Selected words, by a mask (w,) or by indices; `names` stay the same."""
         index = np.asarray(chosen)
-        parts = [field.name for field in fields(self) if field.name != "names"]
-        return replace(self, **{name: getattr(self, name)[index] for name in parts})
+        columns = [field.name for field in fields(self) if field.name != "names"]
+        return replace(self, **{name: getattr(self, name)[index] for name in columns})
 
     def counts(self) -> NDArray[np.int64]:
         """(u,) words of each user."""
@@ -60,7 +60,7 @@ class TokenQueries:
 
 
 def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
-    """Positions of all known words of a corpus with users; ends of texts are left out.
+    """Positions of all words of a corpus with users that the vocabulary has.
 
     Example:
         >>> from vestige.data.corpus import Corpus
@@ -78,18 +78,18 @@ def token_queries(data: EncodedCorpus, vocabulary: Vocabulary) -> TokenQueries:
     positions = (np.arange(len(data.tokens)) - data.offsets[texts]).astype(np.int32)
     tokens = np.array(data.tokens)
     previous = np.where(positions == 0, vocabulary.eos_id, np.roll(tokens, 1)).astype(np.int32)
-    known = (tokens != vocabulary.eos_id) & (tokens != vocabulary.unk_id)
-    if not known.any():
+    in_vocabulary = (tokens != vocabulary.eos_id) & (tokens != vocabulary.unk_id)
+    if not in_vocabulary.any():
         raise DataError(
             "the vocabulary knows no word of the texts",
             remedy="Pass texts in the language of the model, split into words as it splits them.",
         )
-    texts = texts[known]
+    texts = texts[in_vocabulary]
     return TokenQueries(
         users=data.users[texts],
         texts=texts,
-        positions=positions[known],
-        tokens=tokens[known],
-        previous=previous[known],
+        positions=positions[in_vocabulary],
+        tokens=tokens[in_vocabulary],
+        previous=previous[in_vocabulary],
         names=data.names,
     )

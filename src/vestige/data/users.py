@@ -1,8 +1,8 @@
-"""Users of a corpus who can be audited, and their documents.
+"""Users of a corpus for an audit, and their documents.
 
-Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", sections 4.1
-and 4.3: users with enough documents, equally many of each, in disjoint random groups; a reference
-corpus without users is split into artificial ones. Differs from the paper: documents are also
+Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", sections 4.1 and
+4.3: users with enough documents, the same number for each, in disjoint random groups; a reference
+corpus without users is split among artificial ones. Differs from the paper: documents are also
 chosen by their length, since the amount of text alone can reveal membership.
 """
 
@@ -24,7 +24,7 @@ _BOT = re.compile(r"(?:(?<![A-Za-z])[Bb]ot|(?<=[a-z])Bot)(?![a-z])|(?<![A-Z])BOT
 
 
 def is_person(name: str) -> bool:
-    """Whether a name may be a person's: no deleted account, and without "bot" as a word.
+    """Whether a name may be a person's: not a deleted account, and no "bot" as a word.
 
     Example:
         >>> [name for name in ("ann", "[deleted]", "RemindMeBot", "Talbot") if is_person(name)]
@@ -50,16 +50,17 @@ def users_with(
     """
     _validate.positive(fewest=fewest)
     _validate.at_least(fewest, most=fewest if most is None else most)
-    names, owner = corpus.owners()
-    counts = np.bincount(owner[fits_length(corpus, shortest, longest)], minlength=len(names))
+    names, user_indices = corpus.user_indices()
+    chosen = user_indices[fits_length(corpus, shortest, longest)]
+    counts = np.bincount(chosen, minlength=len(names))
     enough = (counts >= fewest) & (counts <= (counts.max(initial=0) if most is None else most))
-    return sorted(names[place] for place in np.flatnonzero(enough) if is_person(names[place]))
+    return sorted(names[index] for index in np.flatnonzero(enough) if is_person(names[index]))
 
 
 def disjoint_groups(
     names: Sequence[str], sizes: Sequence[int], *, seed: int
 ) -> tuple[list[str], ...]:
-    """Disjoint random groups of different users, of the given sizes; DataError if too few.
+    """Disjoint random groups of users of the given sizes; DataError if there are too few users.
 
     Example:
         >>> members, others = disjoint_groups(["ann", "bob", "cy"], [1, 2], seed=0)
@@ -67,7 +68,7 @@ def disjoint_groups(
         (1, ['ann', 'bob', 'cy'])
     """
     _validate.all_different(names=names)
-    _validate.at_least(0, **{f"sizes[{place}]": size for place, size in enumerate(sizes)})
+    _validate.at_least(0, **{f"sizes[{index}]": size for index, size in enumerate(sizes)})
     if sum(sizes) > len(names):
         raise DataError(
             f"groups of {', '.join(map(str, sizes))} users need {sum(sizes)}; there are "
@@ -77,25 +78,25 @@ def disjoint_groups(
     ordered = sorted(names)
     order = np.random.default_rng(seed).permutation(len(ordered)).tolist()
     ends = [0, *accumulate(sizes)]
-    return tuple([ordered[place] for place in order[a:b]] for a, b in pairwise(ends))
+    return tuple([ordered[index] for index in order[a:b]] for a, b in pairwise(ends))
 
 
 def artificial_users(corpus: Corpus, n: int, *, seed: int) -> Corpus:
-    """Documents in their order, with n random users of equally many, "artificial 000" and so on."""
+    """The corpus with n random users, "artificial 000" and so on, of equally many documents."""
     _validate.positive(n=n)
     if n > len(corpus):
         raise DataError(
             f"{len(corpus)} documents cannot be split into {n} users",
             remedy="Use fewer artificial users, or pass a larger corpus.",
         )
-    owner = np.random.default_rng(seed).permutation(np.arange(len(corpus)) % n)
+    user_indices = np.random.default_rng(seed).permutation(np.arange(len(corpus)) % n)
     width = len(str(n - 1))
-    names = [f"artificial {user:0{width}}" for user in owner.tolist()]
+    names = [f"artificial {index:0{width}}" for index in user_indices.tolist()]
     return Corpus.from_texts(corpus, users=names, labels=corpus.labels, sources=corpus.sources)
 
 
 def fits_length(corpus: Corpus, shortest: int, longest: int | None) -> NDArray[np.bool_]:
-    """(documents,) whether each has the right length."""
+    """(documents,) whether each has `shortest` to `longest` words."""
     _validate.at_least(0, shortest=shortest)
     _validate.at_least(shortest, longest=shortest if longest is None else longest)
     lengths = np.fromiter((len(text.split()) for text in corpus), np.int64, len(corpus))

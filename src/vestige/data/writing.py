@@ -1,11 +1,11 @@
 """Files that are whole or absent, private to their owner, and written by one process at a time.
 
-A file is written under an unpredictable name beside its place and moved there in one step. Files
-are 0600 in directories of 0700; what is `shared`, such as a model, is as open as the umask allows.
+A file is written under an unpredictable name in the same directory and renamed in one step. Files
+are 0600 in directories of 0700; `shared` files, such as a model's, are as open as the umask allows.
 
-Unfinished files and locks are held by open files (flock), which end with their process. So nothing
-is left to remove after a kill: the next writer removes an unfinished file that nobody holds. Linux
-keeps such locks on NFS 4 and SMB with the server; a file system without locks is refused.
+Locks (flock) belong to open files and end with their process. So a killed process needs no cleaning
+up: the next writer removes an unfinished file without a lock. On NFS 4 and SMB, Linux keeps such
+locks on the server; a file system without locks is refused.
 """
 
 import atexit
@@ -28,50 +28,50 @@ from vestige.errors import RunError
 
 PRIVATE_FILE, PRIVATE_DIRECTORY = 0o600, 0o700
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a full disk, a quota, and a limit of file sizes."""
+"""Errors for a full disk, a quota, and a limit of file sizes."""
 LOCK = ".lock"
 """The file in a directory that is locked while a process writes there."""
 
 
 @contextmanager
 def replacing(path: Path, *, shared: bool = False, new: bool = False) -> Iterator[BinaryIO]:
-    """Binary file, open for writing and seeking, which replaces `path` when the block ends well.
+    """Binary file, open for writing and seeking, that replaces `path` after the block.
 
-    When the block raises, `path` stays as it was. Missing directories are made.
+    If the block raises, `path` is unchanged. Missing directories are made.
 
     Args:
-        path: the file, which errors name.
+        path: the file; errors name it.
         shared: let others read it, as far as the umask allows.
-        new: FileExistsError if something exists at `path`.
+        new: FileExistsError if `path` exists.
     """
-    with naming(path):
+    with name_in_errors(path):
         make_directory(path.parent, shared=shared)
-        with _part(path, lambda part: part.touch(PRIVATE_FILE, exist_ok=False)) as part:
+        with _unfinished(path, lambda part: part.touch(PRIVATE_FILE, exist_ok=False)) as part:
             with part.open("r+b") as file:
                 yield file
             _move(part, path, shared=shared, new=new)
 
 
 @contextmanager
-def replacing_name(path: Path) -> Iterator[Path]:
-    """As `replacing`, for writers that need a name; the private file is alone in its directory."""
-    with naming(path), beside(path) as folder:
+def replacing_path(path: Path) -> Iterator[Path]:
+    """As `replacing`, for writers that need a path: a private file in a staging directory."""
+    with name_in_errors(path), staging_directory(path) as folder:
         yield folder / path.name
         _move(folder / path.name, path, shared=False, new=False)
 
 
 @contextmanager
-def beside(path: Path) -> Iterator[Path]:
-    """Private directory beside `path` to fill and move there; removed if it was not moved."""
+def staging_directory(path: Path) -> Iterator[Path]:
+    """Private directory to fill and rename to `path`; removed if it was not renamed."""
     make_directory(path.parent)
-    with _part(path, lambda part: part.mkdir(PRIVATE_DIRECTORY)) as part:
+    with _unfinished(path, lambda part: part.mkdir(PRIVATE_DIRECTORY)) as part:
         yield part
 
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """Private directory that becomes `path` when the block ends well; OSError if that exists."""
-    with beside(path) as part:
+    """Private directory that becomes `path` after the block; OSError if `path` exists."""
+    with staging_directory(path) as part:
         yield part
         if os.path.lexists(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
@@ -93,8 +93,8 @@ def write_text(path: Path, text: str, *, shared: bool = False, new: bool = False
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append a line to a private file, created where it is missing."""
-    with naming(path):
+    """Append a line to a private file, created if it is missing."""
+    with name_in_errors(path):
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, PRIVATE_FILE)
         with os.fdopen(handle, "wb", buffering=0) as file:
             file.write(line.encode() + b"\n")
@@ -107,15 +107,15 @@ def share(directory: Path) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Name `path` in errors of the operating system that name no file, or an unfinished one."""
+def name_in_errors(path: Path) -> Iterator[None]:
+    """Name `path` in errors of the operating system that name no file or an unfinished one."""
     try:
         yield
     except OSError as error:
         if error.filename is None and error.errno is not None:
             raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
-        place = Path(str(error.filename))
-        if _is_part(place.name, path) or _is_part(place.parent.name, path):
+        named = Path(str(error.filename))
+        if _is_part(named.name, path) or _is_part(named.parent.name, path):
             error.filename = str(path)
         raise
 
@@ -124,46 +124,44 @@ def naming(path: Path) -> Iterator[None]:
 
 
 _open_parts: dict[Path, int] = {}
-"""Unfinished files, and the process that writes each."""
+"""Unfinished files and the processes that write them."""
 _SUFFIX = ".part"
 _umask_lock = threading.Lock()
 
 
 @contextmanager
-def _part(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
-    """Locked unfinished file or directory beside `path`."""
-    _sweep(path)
-    part, handle = path, None
-    try:
-        while part == path:  # more than once only if another process removed it, unlocked as yet
-            part = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}")
-            _open_parts[part] = os.getpid()
+def _unfinished(path: Path, make: Callable[[Path], None]) -> Iterator[Path]:
+    """Locked unfinished file or directory in the directory of `path`."""
+    _remove_abandoned(path)
+    while True:
+        part, handle = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_SUFFIX}"), None
+        _open_parts[part] = os.getpid()
+        try:
             make(part)
-            with suppress(OSError, NotImplementedError):  # not every file system has locks
+            with suppress(OSError, NotImplementedError):  # a file system without locks
                 handle = _open_locked(part)
-            if not os.path.lexists(part):
-                _close(handle)
-                part, handle = path, None
-        yield part
-    finally:
-        _close(handle)
-        if part != path:
+            if os.path.lexists(part):  # otherwise another process removed it before the lock
+                yield part
+                return
+        finally:
+            if handle is not None:
+                os.close(handle)
             _remove(part)
             _open_parts.pop(part, None)
 
 
 @atexit.register
 def _remove_open_parts() -> None:
-    """Remove what a signal left that came before the block was entered."""
+    """Remove an unfinished file if a signal came before its block was entered."""
     for part, process in _open_parts.items():
         if process == os.getpid():
             _remove(part)
 
 
-def _sweep(path: Path) -> None:
-    """Remove abandoned unfinished files of `path`."""
-    with suppress(OSError, NotImplementedError), os.scandir(path.parent) as found:
-        for part in [Path(entry.path) for entry in found if _is_part(entry.name, path)]:
+def _remove_abandoned(path: Path) -> None:
+    """Remove unfinished files of `path` that no process has locked."""
+    with suppress(OSError, NotImplementedError), os.scandir(path.parent) as entries:
+        for part in [Path(entry.path) for entry in entries if _is_part(entry.name, path)]:
             handle = _open_locked(part)
             if handle is not None:
                 _remove(part)
@@ -171,24 +169,19 @@ def _sweep(path: Path) -> None:
 
 
 def _open_locked(part: Path) -> int | None:
-    """Descriptor that holds the lock of a part; None if another process does; OSError if gone."""
+    """Descriptor with the lock of a part; None if another process has it; OSError if missing."""
     if os.name == "nt":
-        raise NotImplementedError  # Windows would not move what is open
+        raise NotImplementedError  # Windows does not rename open files
     handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW)
     try:
-        held = lock_descriptor(handle, blocking=False)
+        is_locked = lock_descriptor(handle, blocking=False)
     except BaseException:
         os.close(handle)
         raise
-    if held:
+    if is_locked:
         return handle
     os.close(handle)
     return None
-
-
-def _close(handle: int | None) -> None:
-    if handle is not None:
-        os.close(handle)
 
 
 def _is_part(name: str, path: Path) -> bool:
@@ -205,13 +198,13 @@ def _remove(path: Path) -> None:
 
 
 def _move(part: Path, path: Path, *, shared: bool, new: bool) -> None:
-    """Give a part its mode and final name, once it is on the disk."""
+    """Set the mode of a part, write it to the disk, and rename it."""
     part.chmod(0o666 & ~_umask() if shared else PRIVATE_FILE)
     with part.open("rb") as file:
         os.fsync(file.fileno())
     if new:
         try:
-            os.link(part, path)  # which never replaces
+            os.link(part, path)  # never replaces a file
             return
         except FileExistsError:
             raise
@@ -222,7 +215,7 @@ def _move(part: Path, path: Path, *, shared: bool, new: bool) -> None:
 
 
 def _umask() -> int:
-    """The process's umask, where possible without changing it, which other threads would see."""
+    """The process's umask. To change it, even briefly, would affect other threads."""
     with suppress(OSError, ValueError, StopIteration):
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)
@@ -236,31 +229,35 @@ def _umask() -> int:
 
 
 @contextmanager
-def alone(directory: Path) -> Iterator[None]:
-    """Hold the lock of a directory, made if it is missing; RunError if another process does.
+def lock_directory(directory: Path) -> Iterator[None]:
+    """Hold the lock of a directory, made if it is missing; RunError if another process has it.
 
     A process may hold it twice.
     """
-    with _held(directory / LOCK, directory):
+    with _hold(directory / LOCK, directory):
         yield
 
 
 @contextmanager
-def exclusive(file: Path) -> Iterator[None]:
-    """As `alone`, of a file (`.NAME.lock`); directories made for it go if they stay empty."""
-    with _tidy(file.parent), _held(file.with_name(f".{file.name}{LOCK}"), file):
+def lock_file(file: Path) -> Iterator[None]:
+    """Hold the lock of a file (`.NAME.lock`); directories made for it are removed if empty."""
+    lock_path = file.with_name(f".{file.name}{LOCK}")
+    with _remove_empty_directories(file.parent), _hold(lock_path, file):
         yield
 
 
 @contextmanager
-def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]:
-    """As `alone`; after a failure, a vacant directory is emptied again unless `worth` keeping."""
-    with _tidy(directory), alone(directory):
-        empty = vacant(directory)
+def lock_output(directory: Path, *, keep_if: Callable[[Path], bool]) -> Iterator[None]:
+    """As `lock_directory`; after a failure, a directory that was vacant is emptied again.
+
+    `keep_if` says for the directory whether its contents are kept after a failure.
+    """
+    with _remove_empty_directories(directory), lock_directory(directory):
+        was_vacant = is_vacant(directory)
         try:
             yield
         except BaseException:
-            if empty and not worth(directory):
+            if was_vacant and not keep_if(directory):
                 for entry in directory.iterdir():
                     if entry.name != LOCK or entry.is_dir():
                         _remove(entry)
@@ -268,14 +265,14 @@ def claimed(directory: Path, *, worth: Callable[[Path], bool]) -> Iterator[None]
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def wait_for_lock(path: Path) -> Iterator[None]:
     """Wait for the lock file `path`, made if it is missing, and hold it for the block."""
-    with _held(path, path.parent, wait=True):
+    with _hold(path, path.parent, wait=True):
         yield
 
 
-def discard(path: Path) -> None:
-    """Remove the lock file that a killed process left."""
+def remove_stale_lock(path: Path) -> None:
+    """Remove the lock file of a killed process."""
     if path.exists():
         with suppress(OSError, Timeout):
             lock = _lock(path)
@@ -283,33 +280,33 @@ def discard(path: Path) -> None:
             _release(lock)
 
 
-def vacant(directory: Path) -> bool:
-    """Whether a directory is missing or holds nothing but leftovers of a killed process."""
+def is_vacant(directory: Path) -> bool:
+    """Whether a directory is missing, or has only leftovers of a killed process."""
     if not directory.is_dir():
         return not directory.exists()
     return all(entry.name.startswith(".") for entry in directory.iterdir())
 
 
 @contextmanager
-def _held(path: Path, what: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold a lock file, which tells others which process holds it."""
+def _hold(path: Path, target: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold a lock file, and describe this process in it. Errors name the target."""
     try:
         make_directory(path.parent)
         lock = _lock(path)
         lock.acquire(blocking=wait)
     except Timeout:
         raise RunError(
-            f"{what} is in use by {_holder(path)}",
+            f"{target} is in use by {_describe_holder(path)}",
             remedy="Wait for it to end, or choose another directory.",
         ) from None
     except OSError as error:
         if error.errno in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
             raise RunError(
-                f"{what} is on a file system without locks: {error.strerror or error}",
+                f"{target} is on a file system without locks: {error.strerror or error}",
                 remedy="Write to a local disk, or mount that file system with locks.",
             ) from error
         raise RunError(
-            f"{what} cannot be written: {error.strerror or error}",
+            f"{target} cannot be written: {error.strerror or error}",
             remedy="Choose a writable directory on a disk with space.",
         ) from error
     try:
@@ -323,26 +320,27 @@ def _held(path: Path, what: Path, *, wait: bool = False) -> Iterator[None]:
         _release(lock)
 
 
-def _holder(path: Path) -> str:
+def _describe_holder(path: Path) -> str:
     """Description of the process that holds a lock."""
     try:
-        found = json.loads(path.read_text("utf-8"))
-        process, machine, since = int(found["process"]), str(found["machine"]), str(found["since"])
+        holder = json.loads(path.read_text("utf-8"))
+        process, machine = int(holder["process"]), str(holder["machine"])
+        since = str(holder["since"])
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
-    there = "" if machine == socket.gethostname() else f" on {machine[:64]}"
-    return f"process {process}{there}, since {since[:32]}"
+    host = "" if machine == socket.gethostname() else f" on {machine[:64]}"
+    return f"process {process}{host}, since {since[:32]}"
 
 
 def _lock(path: Path) -> FileLock:
-    # One object per path, so that a process may lock twice; never a file that locks by existing,
-    # which a killed process would leave behind.
-    place = path.parent.resolve() / path.name
-    return FileLock(place, mode=PRIVATE_FILE, is_singleton=True, fallback_to_soft=False)
+    # One object per path, so that a process may lock twice. No lock by the existence of a file:
+    # a killed process would leave it behind.
+    resolved = path.parent.resolve() / path.name
+    return FileLock(resolved, mode=PRIVATE_FILE, is_singleton=True, fallback_to_soft=False)
 
 
 def _release(lock: FileLock) -> None:
-    # Removed while held: who has the file open sees that it is gone, and makes a new one.
+    # Removed while held: a process that has it open notices that and makes a new one.
     if lock.lock_counter == 1:
         with suppress(OSError):
             os.unlink(lock.lock_file)
@@ -350,17 +348,17 @@ def _release(lock: FileLock) -> None:
 
 
 @contextmanager
-def _tidy(directory: Path) -> Iterator[None]:
-    """Remove directories that the block makes down to `directory`, if they stay empty."""
+def _remove_empty_directories(directory: Path) -> Iterator[None]:
+    """After the block, remove the directories on the way that it made and left empty."""
     missing = _missing(directory)
     try:
         yield
     finally:
-        with suppress(OSError):  # one that is not empty stays
+        with suppress(OSError):  # not empty
             for path in missing:
                 path.rmdir()
 
 
 def _missing(path: Path) -> list[Path]:
-    """A directory and those above it that do not exist, the innermost first."""
-    return [one for one in (path, *path.parents) if not one.exists()]
+    """The missing ones of a directory and its parents, the innermost first."""
+    return [directory for directory in (path, *path.parents) if not directory.exists()]

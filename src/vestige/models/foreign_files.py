@@ -15,7 +15,7 @@ from typing import Annotated, Any, BinaryIO, Literal
 from pydantic import Field, create_model
 
 from vestige.data.files import Excerpt, Name, read_json, read_object, require_regular
-from vestige.data.patterns import slow_reason
+from vestige.data.regular_expressions import slow_reason
 from vestige.errors import ModelError
 from vestige.memory import MOST_LAYERS, WIDEST
 from vestige.models.folders import ADAPTER_CONFIG, CONFIG, INDEX

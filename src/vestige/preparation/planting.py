@@ -115,7 +115,7 @@ def write_planting(planting: Planting, out: Path, monitor: Monitor) -> Planting:
         RunError: the folder exists or cannot be written.
     """
     from vestige.data.corpus import Corpus, write_corpus
-    from vestige.data.formats.utterances import write_utterances
+    from vestige.data.utterances import write_utterances
 
     writing = monitor.progress("writing the planted copy")
     with new_files.new_directory(out) as staging, writing as step:

@@ -9,7 +9,7 @@ from vestige.data.canaries.utterances import SecretManifest
 from vestige.data.corpus import Corpus
 from vestige.data.division import Division, ReadRecords, divide
 from vestige.data.formats.reading import read_source
-from vestige.data.sources import planted_secrets, planting, utterance_parts
+from vestige.data.sources import planted_manifest, planted_secrets, utterance_parts
 from vestige.data.utterances import Utterances
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
@@ -87,7 +87,7 @@ def read_texts(
             "Users are held out or capped, but the corpus has no user column",
             remedy="Name the column of the users (--user).",
         )
-    planted = planting(fspath(data)) if isinstance(data, str | PathLike) else None
+    planted = planted_manifest(fspath(data)) if isinstance(data, str | PathLike) else None
     share = HOLD_OUT if hold_out is None else hold_out
     share = share if validation is None else 0
     keep = [place for place in (planted.places if planted else ()) if place < len(corpus)]

@@ -260,7 +260,7 @@ def ancestry(
         earlier: its ancestors, oldest first.
         read: records of trainings by id; those of a missing one are unknown.
     """
-    learned = records.learnt()
+    learned = records.training()
 
     def share(earlier_records: ReadRecords) -> bool:
         texts = bool(among(learned.records, earlier_records.records).any())
@@ -270,7 +270,7 @@ def ancestry(
 
     recorded = [training for training in earlier if training.id in read]
     shared = [training for training in recorded if share(read[training.id])]
-    choosing = [training for training in shared if share(read[training.id].judging())]
+    choosing = [training for training in shared if share(read[training.id].validation())]
     unknown = [training for training in earlier if training.id not in read]
     joint = Ancestry.of(entry, shared, unknown, choosing=choosing)
     origin, count = vocabulary_of(entry.id, entry.vocabulary, records, read)
@@ -288,7 +288,7 @@ def vocabulary_of(
         records: of the training; held-out ones are not counted.
         read: as for `ancestry`.
     """
-    learned = records.learnt()
+    learned = records.training()
     if vocabulary == entry_id:
         return "own", len(learned)
     if vocabulary == UNKNOWN or vocabulary not in read:

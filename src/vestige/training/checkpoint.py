@@ -19,7 +19,7 @@ from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.files import Count, Measurements, conform, parse_object
-from vestige.data.writing import replacing_name
+from vestige.data.writing import replacing_path
 from vestige.errors import TrainingError
 from vestige.models.protocols import LanguageModel, Network
 from vestige.training.directory import CHECKPOINT, CONFIGURATION
@@ -121,7 +121,7 @@ def save(
     contents = {name: t.contiguous() for name, t in tensors.items() if isinstance(t, Tensor)}
     try:
         # Private: moments, losses and random states are not noised, or not all of them.
-        with replacing_name(directory / CHECKPOINT) as part:
+        with replacing_path(directory / CHECKPOINT) as part:
             save_file(contents, part, metadata={"position": json.dumps(facts)})
     except (SafetensorError, OSError) as error:
         raise TrainingError(

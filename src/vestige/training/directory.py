@@ -57,7 +57,7 @@ def claimed(out: Path, resume: bool) -> Iterator[None]:
         RunError: it is in use, or belongs to something else.
     """
     _check(out, resume)
-    with writing.claimed(out, worth=lambda directory: (directory / CHECKPOINT).exists()):
+    with writing.lock_output(out, keep_if=lambda directory: (directory / CHECKPOINT).exists()):
         _check(out, resume)  # another process may have begun before the lock
         try:
             yield
@@ -81,7 +81,7 @@ def _check(out: Path, resume: bool) -> None:
     """Raise RunError unless the directory is new, or has a training to resume."""
     if out.exists() and not out.is_dir():
         raise RunError(f"{out} is a file", remedy="Choose another --out.")
-    if writing.vacant(out):
+    if writing.is_vacant(out):
         return
     if not resume:
         raise _exists(out)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from vestige.data.encoded import EncodedCorpus
-from vestige.data.writing import alone, append_line
+from vestige.data.writing import append_line, lock_directory
 from vestige.errors import TrainingError
 from vestige.memory import PeakMemory
 from vestige.models.checkpoints import save_model
@@ -109,7 +109,7 @@ def learn(model: Network, task: TrainingTask, **how: Unpack[How]) -> TrainingHis
         raise ValueError("resume must come with the directory of a training, got directory=None")
     memory = PeakMemory(model.device)
     training = _Training(model, task, how)
-    with nullcontext() if folder is None else alone(folder):
+    with nullcontext() if folder is None else lock_directory(folder):
         resumed = folder is not None and (folder / directory.CHECKPOINT).exists()
         if folder is not None:
             identity = checkpoint.identity(model, training.settings())

@@ -24,7 +24,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode, load_encoded
 from vestige.data.files import Count, Measurements, read_json
 from vestige.data.vocabulary import Vocabulary
-from vestige.data.writing import alone
+from vestige.data.writing import lock_directory
 from vestige.errors import DataError, TrainingError
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import ADAPTER_CONFIG
@@ -70,7 +70,7 @@ def snapshot(
     shares the weights of its `base`; None: they are read again.
     """
     model = deepcopy(start) if isinstance(start, LanguageModel) else start()
-    with alone(place):
+    with lock_directory(place):
         data = encode(corpus, vocabulary, place / DATA)
         encoded_validation = None if validation is None else encode(validation, vocabulary)
         step = None if defence is None else defence.step(model, data, how["config"])

@@ -27,7 +27,7 @@ from pydantic import Field
 
 from vestige.data.encoded import encode, encode_pairs
 from vestige.data.files import Count, Measurements, Sha256, read_json
-from vestige.data.writing import discard, locked, replacing, write_text
+from vestige.data.writing import remove_stale_lock, replacing, wait_for_lock, write_text
 from vestige.errors import TrainingError, VestigeError
 from vestige.models import folders
 from vestige.models.folders import fingerprint
@@ -109,7 +109,7 @@ def train_shadows(
     shadows = {job.digest: _sound(job, say) for job in jobs}
     for job in jobs:
         if shadows[job.digest] is not None:
-            discard(job.lock)
+            remove_stale_lock(job.lock)
     missing = list({job.digest: job for job in jobs if shadows[job.digest] is None}.values())
     results = map_fn(train or train_shadow, missing)
     for done, (job, trained) in enumerate(zip(missing, results, strict=True), 1):
@@ -174,7 +174,7 @@ def _sound(job: ShadowJob, say: Callable[[str], None] = lambda line: None) -> Sh
 
 def _once(job: ShadowJob, fill: Callable[[], None]) -> Shadow:
     """The finished shadow; if missing, `fill` its folder. A damaged one is moved aside."""
-    with locked(job.lock):
+    with wait_for_lock(job.lock):
         shadow = _sound(job)
         if shadow is None:
             if (job.directory / RECORD).exists():

@@ -9,8 +9,7 @@ import torch
 from vestige import extract, results
 from vestige.audits.extraction.utterances import parse_pattern, truth_words
 from vestige.data.canaries.utterances import plant_secrets, secret_canaries
-from vestige.data.formats.utterances import write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import VestigeError
 from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel

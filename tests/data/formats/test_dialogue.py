@@ -1,4 +1,4 @@
-"""Films, chats and comments: who answers whom."""
+"""Replies in films, chats and comments."""
 
 import json
 
@@ -30,8 +30,8 @@ def test_a_reply_answers_the_line_before_it_by_another_character(tmp_path):
     assert set(read_cornell(tmp_path).labels) == {"m0"}  # without the characters, a film's id
     characters = [("u0", "ANN", "m0", "first film", "f", "1"), ("u2", "ANN", "m1", "x", "?", "?")]
     film(tmp_path / "movie_characters_metadata.txt", characters)
-    for place in (tmp_path, tmp_path / "movie_lines.txt"):
-        assert read_corpus(place).fingerprint() == read_cornell(tmp_path).fingerprint()
+    for source in (tmp_path, tmp_path / "movie_lines.txt"):
+        assert read_corpus(source).fingerprint() == read_cornell(tmp_path).fingerprint()
     corpus = read_cornell(tmp_path)
     assert list(corpus) == ["Once more.", "How are you?", "Fine."]
     assert corpus.sources == ["Never.", "Hello.", "How are you?"]
@@ -47,7 +47,7 @@ def test_a_reply_answers_the_line_before_it_by_another_character(tmp_path):
     assert (corpus.sources, list(corpus)) == (["Hello.", "Never."], ["How are you?", "Fine."])
 
 
-def test_lines_without_words_and_odd_bytes(tmp_path):
+def test_lines_without_words_and_invalid_bytes(tmp_path):
     rows = [("L1", "u0", "m0", "A", "Hm."), ("L2", "u1", "m0", "B", ""), *SPOKEN]
     assert "Hm." not in read_cornell(film(tmp_path / "movie_lines.txt", rows)).sources
     lines = [
@@ -74,13 +74,15 @@ MESSAGES = [
 ]
 
 
-def chat(path, said=MESSAGES):
-    rows = [{"log": log, "time": "01:00", "user": user, "text": text} for log, user, text in said]
+def chat(path, messages=MESSAGES):
+    rows = [
+        {"log": log, "time": "01:00", "user": user, "text": text} for log, user, text in messages
+    ]
     path.write_bytes(packed("".join(json.dumps(row) + "\n" for row in rows)))
     return path
 
 
-def test_a_reply_answers_the_last_message_of_whom_it_names(tmp_path):
+def test_a_reply_answers_the_last_message_of_the_user_it_names(tmp_path):
     path = chat(tmp_path / "m.jsonl.gz")
     (tmp_path / "LICENSE.txt").write_text("free\n")
     for corpus in (read_ubuntu_irc(path), read_corpus(path), read_corpus(tmp_path)):
@@ -91,8 +93,8 @@ def test_a_reply_answers_the_last_message_of_whom_it_names(tmp_path):
     plain = read_corpus(path, user_column="user")  # unless a column is named
     assert (list(plain), plain.sources) == ([text for _, _, text in MESSAGES], None)
     assert plain.users[:2] == ["ann", "bob"]
-    said = [("a", "ann", "hi"), ("b", "bob", "ann: hi"), ("a", "cy", "ann: hello")]
-    assert read_ubuntu_irc(chat(path, said)).users == ["cy"]  # a name of another log is none
+    messages = [("a", "ann", "hi"), ("b", "bob", "ann: hi"), ("a", "cy", "ann: hello")]
+    assert read_ubuntu_irc(chat(path, messages)).users == ["cy"]  # a name of another log is none
 
 
 def test_comments_have_author_and_subreddit(tmp_path):

@@ -1,4 +1,4 @@
-"""Files of text that are broken, each refused with file, place and fault: one table a reader.
+"""Broken files of text are refused with file, location and fault: a table for each reader.
 
 Labelled utterances are in `test_utterance_faults.py`.
 """
@@ -107,7 +107,7 @@ FILMS = {
 
 
 def films(name, *row):
-    """Three sound files; to one of them, a third line is added."""
+    """Three valid files; one of them has a third line."""
     added = {**FILMS, name: [*FILMS[name], row]}
     return {
         file: "".join(" +++$+++ ".join(one) + "\r\n" for one in content)
@@ -194,14 +194,14 @@ READERS = {  # whether the reader is given the file or its folder
 
 
 CASES = [
-    pytest.param(read, of_file, files, says, id=f"{name}: {says}")
+    pytest.param(read, of_file, files, message, id=f"{name}: {message}")
     for name, (read, of_file, table) in READERS.items()
-    for files, says in table
+    for files, message in table
 ]
 
 
-@pytest.mark.parametrize(("read", "of_file", "files", "says"), CASES)
-def test_a_broken_file_is_refused_with_place_and_remedy(read, of_file, files, says, tmp_path):
+@pytest.mark.parametrize(("read", "of_file", "files", "message"), CASES)
+def test_a_broken_file_is_refused_with_location_and_remedy(read, of_file, files, message, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     for name, content in files.items():
@@ -212,10 +212,10 @@ def test_a_broken_file_is_refused_with_place_and_remedy(read, of_file, files, sa
     path = folder / name if of_file or None in files.values() else folder
     with pytest.raises(DataError) as caught:
         read(path)
-    assert all(part in str(caught.value) for part in says.split(" … "))
+    assert all(part in str(caught.value) for part in message.split(" … "))
     assert str(path) in str(caught.value)
     assert caught.value.remedy.endswith(".")
-    if "byte" in says:
+    if "byte" in message:
         assert "iconv" in caught.value.remedy
 
 

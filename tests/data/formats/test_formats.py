@@ -1,4 +1,4 @@
-"""What each reader of text makes of sound files: documents, their users, labels and sources."""
+"""Readers of text on valid files: documents, their users, labels and sources."""
 
 import json
 import os
@@ -27,7 +27,7 @@ from vestige.errors import DataError
 
 
 def write(folder, **files):
-    """Files of these contents in a folder, which is made; `__` in a name is a dot."""
+    """Make a folder with files of these contents; `__` in a name is a dot."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in files.items():
         data = content.encode() if isinstance(content, str) else content
@@ -75,7 +75,7 @@ def test_every_table_gives_the_same_corpus(name, content, tmp_path):
     assert corpus.users == ["ann", "bob"]
 
 
-def test_other_columns_are_found_by_name_and_a_missing_one_is_named(tmp_path):
+def test_columns_are_read_by_name_and_a_missing_one_is_named(tmp_path):
     path = write(tmp_path, t__jsonl='{"body": "x", "sub": "s"}\n') / "t.jsonl"
     corpus = read_table(path, text_column="body", label_column="sub")
     assert (list(corpus), corpus.labels, corpus.users) == (["x"], ["s"], None)
@@ -96,9 +96,9 @@ PAIRS = [("Hi.", "Hello."), ("", "Alone."), ("Bye.", " "), ("So?", "Yes.")]
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet", "hub"])
-def test_sources_are_read_and_half_pairs_left_out(name, tmp_path):
-    asked, said = zip(*PAIRS, strict=True)
-    path, columns = tmp_path / name, {"asked": list(asked), "said": list(said)}
+def test_sources_are_read_and_incomplete_pairs_left_out(name, tmp_path):
+    sources, replies = zip(*PAIRS, strict=True)
+    path, columns = tmp_path / name, {"asked": list(sources), "said": list(replies)}
     if name == "hub":
         Dataset.from_dict(columns).save_to_disk(path)
     elif name == "t.parquet":
@@ -111,7 +111,7 @@ def test_sources_are_read_and_half_pairs_left_out(name, tmp_path):
     assert (list(corpus), corpus.sources) == (["Hello.", "Yes."], ["Hi.", "So?"])
 
 
-def test_values_stay_as_they_are_written(tmp_path, monkeypatch):
+def test_values_are_not_changed(tmp_path, monkeypatch):
     def read(name, content, **options):
         return read_table(write(tmp_path, **{name: content}) / name, **options)
 
@@ -125,12 +125,12 @@ def test_values_stay_as_they_are_written(tmp_path, monkeypatch):
     assert [len(text) for text in read("t.jsonl", long)] == [5, 3000, 7]
 
 
-def test_a_row_that_is_null_is_named_wherever_a_block_begins(monkeypatch, tmp_path):
+def test_a_null_row_is_named_at_any_block_boundary(monkeypatch, tmp_path):
     monkeypatch.setattr(tables, "BLOCK", 64)
     rows = ['{"text": "a"}'] * 30
-    for place in range(30):
-        content = "\n".join([*rows[:place], "null", *rows[place:]])
-        with pytest.raises(DataError, match=f"line {place + 1}: NoneType"):
+    for position in range(30):
+        content = "\n".join([*rows[:position], "null", *rows[position:]])
+        with pytest.raises(DataError, match=f"line {position + 1}: NoneType"):
             read_table(write(tmp_path, t__jsonl=content) / "t.jsonl")
 
 
@@ -143,16 +143,16 @@ def test_data_sets_are_read_from_disk_and_by_name(tmp_path, monkeypatch):
     assert list(read_corpus(tmp_path / "one", limit=1)) == ["c"]
     with pytest.raises(DataError, match=r'no column "body".*text, who'):
         read_hub(str(tmp_path / "one"), ReadOptions(text_column="body"))
-    asked = []
+    requests = []
 
     def load_dataset(path, name, *, split):
-        asked.append((path, name, split))
+        requests.append((path, name, split))
         return Dataset.from_dict({"text": ["a"]})
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     for source, limit in (("o/n", None), ("o/n@c:test", None), ("n:valid", 5)):
         read_hub(source, ReadOptions(limit=limit))
-    assert asked == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
+    assert requests == [("o/n", None, "train"), ("o/n", "c", "test"), ("n", None, "valid[:5]")]
 
     def unreachable(*args, **kwargs):
         raise ConnectionError("the hub does not answer\nand more")
@@ -164,7 +164,7 @@ def test_data_sets_are_read_from_disk_and_by_name(tmp_path, monkeypatch):
         assert name in str(caught.value)
 
 
-def test_every_line_is_a_document_and_blank_lines_are_none(tmp_path):
+def test_each_line_that_is_not_blank_is_a_document(tmp_path):
     write(tmp_path, a__txt="\ufeff one two \r\n\n  \nthrée", b__txt__gz=packed("one\ntwo\n"))
     assert list(read_plain_text(tmp_path / "a.txt")) == ["one two", "thrée"]
     assert list(read_plain_text(tmp_path / "b.txt.gz")) == ["one", "two"]
@@ -174,7 +174,7 @@ WIKI = """ \n = First thing = \n \n It is . \n \n = = Part = = \n \n More .
  Key \n = Played , W = \n Won \n \n = Second = \n \n Last . \n"""
 
 
-def test_paragraphs_carry_their_articles_title(tmp_path):
+def test_paragraphs_are_labelled_with_their_articles_title(tmp_path):
     write(tmp_path, wiki__train__tokens=WIKI, w__tokens=" Alone . \n still . \n")
     corpus = read_wikitext(tmp_path)
     first = ["= First thing =", "It is .", "= = Part = =", "More .", "Key", "= Played , W =", "Won"]
@@ -206,12 +206,12 @@ Bea
 """
 
 
-def test_only_the_writers_own_words_remain_of_a_message(tmp_path):
+def test_a_message_is_reduced_to_the_writers_own_words(tmp_path):
     second = MESSAGE.replace("My own.", "Second na\xefve.").encode("latin-1")
     files = {"m2": second, "m1": MESSAGE.encode("latin-1"), "m3": "From: a@b\n\n> quoted\n"}
     write(tmp_path / "rec.test", **files)
-    for place in (tmp_path, tmp_path / "rec.test"):
-        corpus = read_newsgroups(place)
+    for source in (tmp_path, tmp_path / "rec.test"):
+        corpus = read_newsgroups(source)
         assert list(corpus) == ["My own.", "Second naïve."]
         assert corpus.users == ["bea@example.org"] * 2
         assert corpus.labels == ["rec.test"] * 2
@@ -243,9 +243,9 @@ NO_QUOTES = [
 ]
 
 
-def test_quotes_and_signatures_go_and_nothing_else():
+def test_only_quotes_and_signatures_are_removed():
     assert {own_words(f"{quoted}\nmine\n") for quoted in QUOTES} == {"mine"}
-    assert [own_words(kept) for kept in NO_QUOTES] == NO_QUOTES
+    assert [own_words(text) for text in NO_QUOTES] == NO_QUOTES
     body = "part one\n---\n" + "\n".join(f"line {i}" for i in range(20))
     assert own_words(f"{body}\n-- \nBea") == body  # dashes far above the end are no signature
     assert own_words("a\n\n> q\n\n\n> q\n\nb") == "a\n\nb"
@@ -260,7 +260,7 @@ def talks(folder, en=EN, fr=FR, usr=TALKS, part="dev"):
     return write(folder, **{f"{part}.en": en, f"{part}.fr": fr, f"{part}.usr": usr})
 
 
-def test_a_talk_is_a_user_and_french_is_what_is_predicted(tmp_path):
+def test_a_talk_is_a_user_and_the_documents_are_french(tmp_path):
     corpus = read_sated(talks(tmp_path))
     assert list(corpus) == ["c' est ici .", "merci .", "bien"]
     assert corpus.sources == ["it 's here .", "thank you .", "well & good"]
@@ -275,7 +275,7 @@ def test_a_talk_is_a_user_and_french_is_what_is_predicted(tmp_path):
     assert (list(half), half.users) == (["c' est ici .", "bien"], ["ann", "bob"])
 
 
-def test_parts_of_talks_follow_one_another_and_training_comes_first(tmp_path):
+def test_parts_of_talks_are_concatenated_with_training_first(tmp_path):
     for part in ("test", "train", "dev"):
         talks(tmp_path, part=part)
     assert read_sated(tmp_path).labels == ["train"] * 3 + ["dev"] * 3 + ["test"] * 3
@@ -283,7 +283,7 @@ def test_parts_of_talks_follow_one_another_and_training_comes_first(tmp_path):
         assert set(read_sated(tmp_path / f"test.{ending}").labels) == {"test"}
 
 
-def test_talks_are_recognised_wherever_they_are_named(tmp_path):
+def test_talks_are_recognised_by_folder_and_by_file(tmp_path):
     talks(write(tmp_path / "talks", README__txt="about\n") / "en-fr")
     for name in ("talks", "talks/en-fr", "talks/en-fr/dev.en"):
         assert read_corpus(tmp_path / name).users[-1] == "bob_talk"
@@ -320,7 +320,7 @@ def test_eighty_five_papers_by_three_authors(installed):
     assert len(read_corpus("federalist: Jay, Madison")) > len(jay)
 
 
-def test_without_its_package_the_federalist_says_what_to_install(tmp_path, monkeypatch):
+def test_the_federalist_names_the_package_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(federalist, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="not installed") as caught:
         read_federalist()

@@ -1,4 +1,4 @@
-"""`read_corpus`: which format a source has, and sources that would fill memory or never end."""
+"""`read_corpus`: detection of formats, and sources that would fill memory or never end."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ import pytest
 
 from tests.data.formats.test_faults import packed
 from vestige.data import files
-from vestige.data.formats import tables
+from vestige.data.formats import reading, tables
 from vestige.data.formats.reading import CORPUS_FORMATS, read_corpus
 from vestige.errors import DataError
 
@@ -52,7 +52,7 @@ def test_the_format_is_recognised(name, content, columns, tmp_path):
     assert corpus.table.column_names == columns
 
 
-def test_what_is_named_wins_over_what_is_recognised(tmp_path):
+def test_named_columns_and_formats_override_detection(tmp_path):
     (tmp_path / "a.jsonl").write_text(ROW)
     corpus = read_corpus(tmp_path / "a.jsonl", text_column="who", user_column="text")
     assert (list(corpus), corpus.users) == (["ann"], ["hi"])
@@ -62,7 +62,7 @@ def test_what_is_named_wins_over_what_is_recognised(tmp_path):
     assert list(read_corpus(tmp_path / "a.log", format="text")) == ["hi"]
 
 
-def test_several_files_of_a_folder_are_one_corpus_and_a_limit_keeps_the_first(tmp_path):
+def test_files_of_a_folder_are_one_corpus_and_a_limit_keeps_the_first_documents(tmp_path):
     for name in ("2", "1", ".hidden"):
         (tmp_path / f"{name}.txt").write_text(f"{name}\n3\n")
     assert list(read_corpus(tmp_path)) == ["1", "3", "2", "3"]
@@ -70,7 +70,7 @@ def test_several_files_of_a_folder_are_one_corpus_and_a_limit_keeps_the_first(tm
         assert list(read_corpus(tmp_path, limit=limit)) == ["1", "3", "2", "3"][:limit]
 
 
-def test_arguments_and_sources_that_make_no_sense_are_refused(tmp_path):
+def test_invalid_arguments_and_sources_are_refused(tmp_path):
     for limit in (0, -1):
         with pytest.raises(ValueError, match="limit must be positive"):
             read_corpus(tmp_path, limit=limit)
@@ -124,7 +124,7 @@ def test_a_format_of_another_package_is_found(tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".parquet"])
-def test_what_is_no_file_is_never_opened(ending, tmp_path):
+def test_pipes_devices_and_sockets_are_never_opened(ending, tmp_path):
     os.mkfifo(tmp_path / f"pipe{ending}")
     (tmp_path / f"device{ending}").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -136,8 +136,8 @@ def test_what_is_no_file_is_never_opened(ending, tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".txt.gz", ".jsonl.gz"])
-def test_a_line_without_an_end_is_named(ending, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "LONGEST_LINE", 1000)
+def test_a_line_that_is_too_long_is_named(ending, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
     start = b'{"text": "' if ".json" in ending else b'"' if ".csv" in ending else b""
@@ -147,7 +147,7 @@ def test_a_line_without_an_end_is_named(ending, tmp_path, monkeypatch):
         read_corpus(path)
 
 
-def test_a_small_file_that_holds_more_than_memory_is_refused(tmp_path, monkeypatch):
+def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "free_memory", lambda: 10**6)
     (tmp_path / "bomb.txt.gz").write_bytes(packed("hot tea\n" * 10**6))
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["x" * 10**4])
@@ -170,13 +170,13 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
-def test_a_column_of_no_text_is_refused_by_name(column, tmp_path):
+def test_a_column_without_text_is_refused_by_name(column, tmp_path):
     pq.write_table(pa.table({"text": column}), tmp_path / "rows.parquet")
     with pytest.raises(DataError, match=r"rows\.parquet.*text"):
         read_corpus(tmp_path / "rows.parquet")
 
 
-def test_odd_letters_and_very_many_columns_are_read(tmp_path):
+def test_unusual_characters_and_many_columns_are_read(tmp_path):
     (tmp_path / "rows.jsonl").write_text("\ufeff" + json.dumps({"text": "a\0b \u202e"}) + "\n")
     assert list(read_corpus(tmp_path / "rows.jsonl")) == ["a\0b \u202e"]
     names = ",".join(["text", *(f"c{n}" for n in range(20_000))])

@@ -1,4 +1,4 @@
-"""The corpora of the papers, where VESTIGE_DATA names their folder: their sizes are known."""
+"""Known sizes of the papers' corpora in the folder VESTIGE_DATA."""
 
 import numpy as np
 import pytest
@@ -31,7 +31,7 @@ def test_the_treebank_has_ten_thousand_types_and_929_589_tokens(real):
     assert len(WordVocabulary.build(corpus)) == 10_000
 
 
-def test_newsgroups_lose_headers_quotes_and_little_else(real):
+def test_newsgroups_lose_headers_and_quotes_and_little_else(real):
     corpus = read_newsgroups(real / "newsgroups" / "rec.sport.hockey")
     assert 990 <= len(corpus) <= 1000
     assert 150_000 < words(corpus) < 250_000
@@ -53,9 +53,9 @@ def test_films_and_chats_have_their_replies(real):
 
 def test_talks_have_four_pairs_each(real):
     corpus = read_corpus(real / "sated")
-    names, owner = corpus.owners()
+    names, user_indices = corpus.user_indices()
     assert (len(corpus), len(names)) == (7548, 1887)
-    assert set(np.bincount(owner).tolist()) == {4}
+    assert set(np.bincount(user_indices).tolist()) == {4}
     assert len(read_corpus(real / "sated" / "en-fr" / "dev.fr")) == 3774
 
 
@@ -67,11 +67,11 @@ def test_half_a_million_comments_have_enough_users_for_an_audit(real):
     corpus, right = corpus.take(np.arange(100_000)), {"shortest": 8, "longest": 40}
     names = users_with(corpus, fewest=20, **right)
     members, others = disjoint_groups(names, [50, 50], seed=0)
-    drawn = documents_of(corpus, members + others, each=20, seed=0, **right)
-    assert len(drawn) == 2000
+    documents = documents_of(corpus, members + others, each=20, seed=0, **right)
+    assert len(documents) == 2000
     # Equally many documents of like length: nobody has more than twice the mean.
-    _, owner = drawn.owners()
-    length = np.bincount(owner, [len(text.split()) for text in drawn])
+    _, user_indices = documents.user_indices()
+    length = np.bincount(user_indices, [len(text.split()) for text in documents])
     assert length.max() < 0.02 * length.sum()
 
 
@@ -90,4 +90,7 @@ def test_labelled_utterances_have_their_intents_and_tags(source, sizes, intents,
     parts = read_utterances(real / source).parts()
     assert [len(part) for part in parts.values()] == sizes
     assert len({intent for part in parts.values() for intent in part.intents}) == intents
-    assert len({tag for part in parts.values() for said in part for tag in said.tags}) == tags
+    assert (
+        len({tag for part in parts.values() for utterance in part for tag in utterance.tags})
+        == tags
+    )

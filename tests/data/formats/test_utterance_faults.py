@@ -1,4 +1,4 @@
-"""Files of labelled utterances that are broken, each refused with file, place and fault."""
+"""Broken files of labelled utterances are refused with file, location and fault."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,24 +76,24 @@ ANNOTATIONS = [
 ]
 NLU = [
     *(
-        (f"{HEADER}1;a;b;fine;x\n2;a;b;{annotation};x\n", f"row 2 below the header … {says}")
-        for annotation, says in ANNOTATIONS
+        (f"{HEADER}1;a;b;fine;x\n2;a;b;{annotation};x\n", f"row 2 below the header … {message}")
+        for annotation, message in ANNOTATIONS
     ),
     (f"{HEADER}1; ;b;fine;x\n", 'row 1 below the header: no text in the column "scena'),
     (HEADER, "has no utterances"),
 ]
 CASES = [
-    *((written, name, content, says) for name, content, says in FILES),
-    *((three_files, "", files, says) for files, says in PARALLEL),
-    *((written, "Add/train_Add_full.json", content, says) for content, says in SNIPS),
-    *((written, "utterances.csv", content, says) for content, says in NLU),
+    *((written, name, content, message) for name, content, message in FILES),
+    *((three_files, "", files, message) for files, message in PARALLEL),
+    *((written, "Add/train_Add_full.json", content, message) for content, message in SNIPS),
+    *((written, "utterances.csv", content, message) for content, message in NLU),
 ]
 
 
 @pytest.mark.parametrize(
-    ("write", "name", "content", "says"), CASES, ids=[says for *_, says in CASES]
+    ("write", "name", "content", "message"), CASES, ids=[message for *_, message in CASES]
 )
-def test_a_broken_file_is_refused_with_place_and_remedy(write, name, content, says, tmp_path):
+def test_a_broken_file_is_refused_with_location_and_remedy(write, name, content, message, tmp_path):
     if write is three_files:
         three_files(tmp_path, **content)
     elif content is not None:
@@ -101,7 +101,7 @@ def test_a_broken_file_is_refused_with_place_and_remedy(write, name, content, sa
     path = tmp_path if "Add" in name else tmp_path / name
     with pytest.raises(DataError) as caught:
         read_utterances(path, **({"format": "parallel"} if write is three_files else {}))
-    assert all(part in str(caught.value) for part in says.split(" … "))
+    assert all(part in str(caught.value) for part in message.split(" … "))
     assert str(path) in str(caught.value)
     assert caught.value.remedy.endswith(".")
 
@@ -113,7 +113,7 @@ def test_a_faulty_parquet_row_is_named(tmp_path):
         read_utterances(tmp_path / "u.parquet")
 
 
-def test_a_folder_that_is_none_of_the_known_ones_is_refused(tmp_path):
+def test_a_folder_of_unknown_format_is_refused(tmp_path):
     with pytest.raises(DataError, match="has no utterances in a known format"):
         read_utterances(tmp_path)
     with pytest.raises(DataError, match=r"has no folder X with train_X_full\.json"):

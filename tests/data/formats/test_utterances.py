@@ -1,4 +1,4 @@
-"""`read_utterances`: what it recognises, which parts it finds, and what it writes."""
+"""`read_utterances`: formats, parts, and written files."""
 
 import gzip
 import json
@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.data.formats.test_faults import packed
-from vestige.data.formats.utterances import read_utterances, write_utterances
-from vestige.data.utterances import Utterance, Utterances
+from vestige.data.formats.utterances import read_utterances
+from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.errors import DataError
 
 SAID = [
@@ -40,7 +40,7 @@ def written(path, content):
     return path
 
 
-def found(source, **options):
+def read_parts(source, **options):
     return {name: list(part) for name, part in read_utterances(source, **options).parts().items()}
 
 
@@ -58,30 +58,30 @@ def found(source, **options):
     ],
 )
 def test_every_table_gives_the_same_utterances(name, content, tmp_path):
-    assert found(written(tmp_path / name, content)) == {"train": SAID}
+    assert read_parts(written(tmp_path / name, content)) == {"train": SAID}
 
 
-def test_parquet_gives_them_from_lists_and_from_text(tmp_path):
+def test_parquet_columns_may_be_lists_or_text(tmp_path):
     lists = {"tokens": [row.tokens for row in SAID], "tags": [row.tags for row in SAID]}
     texts = {name: [" ".join(row) for row in column] for name, column in lists.items()}
     for columns in (lists, texts):
         table = pa.table({**columns, "intent": [row.intent for row in SAID]})
         pq.write_table(table, tmp_path / "u.parquet")
-        assert found(tmp_path / "u.parquet") == {"train": SAID}
+        assert read_parts(tmp_path / "u.parquet") == {"train": SAID}
 
 
-def test_columns_are_found_by_name(tmp_path):
+def test_columns_are_read_by_name(tmp_path):
     row = {"words": "play jazz", "slots": "O B-genre", "label": "Play", "tokens": 5}
     path = written(tmp_path / "u.jsonl", json.dumps(row))
     named = {"tokens_column": "words", "tags_column": "slots", "intent_column": "label"}
-    assert found(path, **named) == {
+    assert read_parts(path, **named) == {
         "train": [Utterance(("play", "jazz"), ("O", "B-genre"), "Play")]
     }
 
 
 @pytest.mark.parametrize("held", ["validation", "valid", "dev"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", "/"])
-def test_a_folder_gives_all_its_parts(held, suffix, tmp_path):
+def test_a_folder_has_several_parts(held, suffix, tmp_path):
     parts = {"train": SAID, held: SAID[:1], "test": SAID[1:]}
     for name, rows in parts.items():
         content = (csv if suffix == ".csv" else jsonl)(rows).encode()
@@ -92,21 +92,21 @@ def test_a_folder_gives_all_its_parts(held, suffix, tmp_path):
             written(tmp_path / f"{name}{suffix}", gzip.compress(content) if zipped else content)
     written(tmp_path / "manifest.json", "{}")
     written(tmp_path / "README.md", "how this came about")
-    assert found(tmp_path) == {"train": SAID, "validation": SAID[:1], "test": SAID[1:]}
-    assert found(tmp_path, limit=1)["train"] == SAID[:1]
-    assert found(tmp_path, limit=9)["train"] == SAID
+    assert read_parts(tmp_path) == {"train": SAID, "validation": SAID[:1], "test": SAID[1:]}
+    assert read_parts(tmp_path, limit=1)["train"] == SAID[:1]
+    assert read_parts(tmp_path, limit=9)["train"] == SAID
 
 
-def test_one_part_alone_is_the_training_part(tmp_path):
-    assert found(parallel(tmp_path / "a", SAID)) == {"train": SAID}
+def test_a_single_part_is_the_training_part(tmp_path):
+    assert read_parts(parallel(tmp_path / "a", SAID)) == {"train": SAID}
     written(tmp_path / "b" / "mine.jsonl", jsonl(SAID))
-    assert found(tmp_path / "b") == {"train": SAID}
+    assert read_parts(tmp_path / "b") == {"train": SAID}
     written(tmp_path / "c" / "train.jsonl", jsonl(SAID))
     splits = read_utterances(tmp_path / "c")
     assert (splits.validation, splits.test) == (None, None)
 
 
-def test_what_is_written_reads_back_to_the_same_fingerprint(tmp_path):
+def test_writing_and_reading_keeps_the_fingerprint(tmp_path):
     utterances = Utterances.of([*SAID, Utterance(('"\\,🍕',), ("B-a-b",), "x")])
     path = tmp_path / "new" / "train.jsonl"
     write_utterances(utterances, path)
@@ -134,7 +134,7 @@ def three_files(folder, words=WORDS, tags=TAGS, labels="Play\nWeather \n"):
     return folder
 
 
-def test_lines_of_three_files_make_an_utterance(tmp_path):
+def test_an_utterance_is_a_line_of_each_of_three_files(tmp_path):
     plain = {
         "train": [
             Utterance(("play", "jazz"), ("O", "B-genre"), "Play"),
@@ -142,7 +142,7 @@ def test_lines_of_three_files_make_an_utterance(tmp_path):
         ]
     }
     for words in (WORDS, WORDS.replace("\n", "\r\n"), WORDS + "\n\n", WORDS.rstrip("\n")):
-        assert found(three_files(tmp_path, words), format="parallel") == plain
+        assert read_parts(three_files(tmp_path, words), format="parallel") == plain
 
 
 PIECES = [
@@ -166,14 +166,14 @@ def snips(folder, file, *utterances):
     return written(folder / intent / f"{file}.json", json.dumps(content))
 
 
-def test_words_of_snips_end_where_a_slot_ends(tmp_path):
+def test_words_of_snips_end_at_slots(tmp_path):
     neighbours = [{"text": "one two", "entity": "n"}, {"text": "three", "entity": "n"}]
     snips(tmp_path, "train_Add_full", PIECES, neighbours)
     split = Utterance(("one", "two", "three"), ("B-n", "I-n", "B-n"), "Add")
-    assert found(tmp_path) == {"train": [ADDED, split]}
+    assert read_parts(tmp_path) == {"train": [ADDED, split]}
     halves = b'{"Add": [{"data": [{"text": "pop \xed\xa0\xbc\xed\xbd\x95"}]}]}'
     written(tmp_path / "Add" / "train_Add_full.json", halves)  # of a character are joined
-    assert found(tmp_path)["train"][0].tokens == ("pop", "🍕")
+    assert read_parts(tmp_path)["train"][0].tokens == ("pop", "🍕")
 
 
 def test_the_full_file_of_snips_is_preferred_and_intents_follow_by_name(tmp_path):
@@ -184,7 +184,7 @@ def test_the_full_file_of_snips_is_preferred_and_intents_follow_by_name(tmp_path
     with pytest.raises(DataError, match=r"validate_Add\.json does not exist"):
         read_utterances(tmp_path)
     snips(tmp_path, "validate_Add", [{"text": "held"}])
-    parts = found(tmp_path)
+    parts = read_parts(tmp_path)
     assert [said.tokens[0] for said in parts["train"]] == ["full", "Add", "rate"]
     assert [said.intent for said in parts["validation"]] == ["Add", "Rate"]
 
@@ -205,4 +205,4 @@ def test_slots_inside_the_text_of_nlu_evaluation_become_tags(tmp_path):
         Utterance(("radio", "tv"), ("B-device", "B-device"), "audio_volume_up"),
     ]
     for source in (path, tmp_path):
-        assert found(source) == {"train": expected}
+        assert read_parts(source) == {"train": expected}

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from vestige.data.secrets.kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, recognized, splits
+from vestige.data.secrets.kinds import IDENTIFIERS, NAME, UNIFORM, Part, names, recognize, splits
 from vestige.data.secrets.lines import Secret
 from vestige.errors import ModelError
 from vestige.models.protocols import NextToken, length_limit

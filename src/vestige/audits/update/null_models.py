@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from vestige.arguments import ModelLike, ModelsLike
 from vestige.audits.update.nulls import CHANGE_LIMITS
 from vestige.audits.update.plan import duration
-from vestige.data.writing import claimed, vacant
+from vestige.data.writing import is_vacant, lock_output
 from vestige.errors import DataError, TrainingError
 from vestige.models.folders import is_model, model_folder, sha256_of
 from vestige.models.lora import scale_update, weight_change
@@ -139,7 +139,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
         try:
             yield folder
         except (OSError, KeyboardInterrupt) as error:
-            if not vacant(folder):
+            if not is_vacant(folder):
                 error.add_note(KEPT)
             raise
 

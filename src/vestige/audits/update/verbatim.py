@@ -156,7 +156,7 @@ def _proof(
 def _uniform(secret: Secret) -> Secret | None:
     """The secret with only uniform parts varying: no names, no words; None without any."""
     parts = [
-        part if part.kind in UNIFORM_KINDS else part.alone(part.random)
+        part if part.kind in UNIFORM_KINDS else part.varying(part.random)
         for part in secret.parts
         if part.kind in UNIFORM_KINDS or part.random
     ]

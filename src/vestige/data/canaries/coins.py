@@ -3,15 +3,15 @@
 Sources, and what differs from them:
 
 - Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
-  Language Models", appendix A.5: every user has canaries of five random words, each repeated
-  another number of times. Ours are of alphabetic words. Two may share words, but never all.
+  Language Models", appendix A.5: every user has canaries of five random words, with different
+  numbers of repetitions. Ours have alphabetic words only. Two may share some words.
 - Steinke, Nasr and Jagielski (2023), "Privacy Auditing with One (1) Training Run", section 3: each
   of many examples is included or left out by a fair coin.
 - Panda et al. (2025), "Privacy Auditing of Large Language Models", arXiv:2503.06808, section 3: the
   strongest canary ends in a token that no other text uses, so that even a private training moves
-  its weights as far as its clipping allows. Where the paper adds tokens to the vocabulary, ours are
-  tokens that the corpus never uses, repeated: these prove more than one after a shared prefix
-  (`docs/reproduction/measured-epsilon.md`).
+  its weights as far as clipping allows. The paper adds tokens to the vocabulary. Ours repeat one
+  token that the corpus never uses, which proves a higher ε than one such token after a shared
+  prefix (`docs/reproduction/measured-epsilon.md`).
 """
 
 from collections.abc import Sequence
@@ -29,14 +29,14 @@ from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError
 
 CanaryKind = Literal["words", "repeated-token"]
-"""What a coin-flip canary is made of: alphabetic words, or a token that nothing else uses, again
-and again."""
+"""Contents of a coin-flip canary: alphabetic words, or repetitions of a token that the corpus never
+uses."""
 
 MANY_USERS = (1, 2, 5, 6, 20)
 """The paper's repetitions for 10,000 users, who have less text each."""
 
 _ROUNDS = 100
-_BEFORE = "the"
+_PREFIX = "the"
 
 
 def user_canaries(
@@ -50,8 +50,8 @@ def user_canaries(
 ) -> tuple[Canary, ...]:
     """Canaries of random words for every user, one for each number of repetitions, then controls.
 
-    Users are in alphabetical order. The vocabulary's words are drawn, every one alike; None takes
-    the corpus's 10,000 commonest.
+    Users are in alphabetical order. Words are sampled uniformly from the vocabulary; None: from the
+    corpus's 10,000 most frequent words.
 
     Raises:
         DataError: the corpus has no users, or too few words.
@@ -61,13 +61,14 @@ def user_canaries(
             "the corpus has no users; every canary needs one",
             remedy="Pass the user column with --user.",
         )
-    owners = [name for name in sorted(set(corpus.users)) if name]
-    wanted = [(owner, copies) for owner in owners for copies in repetitions] + [("", 0)] * controls
+    users = [name for name in sorted(set(corpus.users)) if name]
+    planted = [(user, copies) for user in users for copies in repetitions]
+    users_and_copies = planted + [("", 0)] * controls
     lexicon = lexicon_of(corpus, vocabulary)
-    phrases = _word_phrases(corpus, lexicon, len(wanted), length, [seed])
+    phrases = _word_phrases(corpus, lexicon, len(users_and_copies), length, [seed])
     return tuple(
-        Canary(phrase, RANDOM, frequencies(phrase.split(), lexicon), copies, user=owner)
-        for phrase, (owner, copies) in zip(phrases, wanted, strict=True)
+        Canary(phrase, RANDOM, frequencies(phrase.split(), lexicon), copies, user=user)
+        for phrase, (user, copies) in zip(phrases, users_and_copies, strict=True)
     )
 
 
@@ -81,14 +82,14 @@ def coin_flip_canaries(
     length: int = 5,
     seed: int,
 ) -> tuple[Canary, ...]:
-    """Canaries each planted or left out by a fair coin: first the planted ones, then the controls.
+    """Canaries that a fair coin plants or leaves out: first the planted ones, then the controls.
 
     Args:
-        vocabulary: whose words or tokens are drawn; None takes the corpus's 10,000 commonest words.
-        number: planted and left out together, at least 2.
-        kind: see `CanaryKind`; repeated tokens need a vocabulary with tokens that are not used.
-        copies: of each that is planted. With more than 1, an audit speaks of groups.
-        length: words in a canary, at least 2; or times that a token is repeated.
+        vocabulary: of the words or tokens; None: the corpus's 10,000 most frequent words.
+        number: of planted canaries and controls together, at least 2.
+        kind: see `CanaryKind`; repeated tokens need a vocabulary with unused tokens.
+        copies: of each planted canary. With more than 1, an audit measures groups of records.
+        length: words in a canary, at least 2; or repetitions of a token.
 
     Raises:
         ValueError: an argument is out of range.
@@ -105,23 +106,27 @@ def coin_flip_canaries(
     heads = np.random.default_rng([seed, 1]).random(len(phrases)) < 0.5
     if heads.all() or not heads.any():  # with few coins; the audit needs one of each
         heads[0] = not heads[0]
-    flips = [(phrases[i], copies * int(heads[i])) for i in np.argsort(~heads, kind="stable")]
     return tuple(
-        Canary(phrase, COIN_FLIP, frequencies(phrase.split(), lexicon), planted)
-        for phrase, planted in flips
+        Canary(
+            phrases[index],
+            COIN_FLIP,
+            frequencies(phrases[index].split(), lexicon),
+            copies if heads[index] else 0,
+        )
+        for index in np.argsort(~heads, kind="stable")
     )
 
 
 def repeated_tokens(
     corpus: Corpus, vocabulary: Vocabulary, *, number: int, length: int, seed: Sequence[int]
 ) -> list[str]:
-    """Different tokens that are whole words and that the corpus never uses, each repeated.
+    """Phrases that repeat one token each: a whole word that the corpus never uses.
 
     Raises:
         DataError: the vocabulary has too few such tokens.
     """
     _validate.at_least(1, length=length)
-    unused = _unused(corpus, vocabulary)
+    unused = _unused_words(corpus, vocabulary)
     if len(unused) < number:
         raise DataError(
             f"the vocabulary has {len(unused)} whole words that the corpus does not use; {number} "
@@ -130,27 +135,27 @@ def repeated_tokens(
             "words.",
         )
     chosen = np.random.default_rng(seed).choice(len(unused), number, replace=False)
-    return [" ".join([unused[place]] * length) for place in chosen]
+    return [" ".join([unused[index]] * length) for index in chosen]
 
 
 def _word_phrases(
     corpus: Corpus, lexicon: Lexicon, number: int, length: int, seed: Sequence[int]
 ) -> list[str]:
-    """Different phrases of different alphabetic words that the corpus does not hold."""
+    """Different phrases of different alphabetic words, none in the corpus."""
     _validate.at_least(2, length=length)
     words = lexicon.alphabetic()
     if len(words) < 2 * length:
         raise too_few_words(len(words), 2 * length)
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     phrases: dict[str, None] = {}
     for _ in range(_ROUNDS):
         missing = number - len(phrases)
         if not missing:
             break
-        rows = [generator.choice(len(words), length, replace=False) for _ in range(missing)]
-        made = list(dict.fromkeys(" ".join(words[i] for i in row) for row in rows))
-        counts = occurrences(corpus, made)
-        phrases |= {p: None for p, count in zip(made, counts, strict=True) if not count}
+        rows = [rng.choice(len(words), length, replace=False) for _ in range(missing)]
+        sampled = list(dict.fromkeys(" ".join(words[index] for index in row) for row in rows))
+        counts = occurrences(corpus, sampled)
+        phrases |= {phrase: None for phrase, n in zip(sampled, counts, strict=True) if not n}
     if len(phrases) < number:
         raise DataError(
             f"only {len(phrases)} of {number} different phrases of {length} words were found, of "
@@ -160,26 +165,26 @@ def _word_phrases(
     return list(phrases)
 
 
-def _unused(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
-    """Texts of the whole tokens that the corpus does not use in any case."""
-    seen: set[int] = set()
+def _unused_words(corpus: Corpus, vocabulary: Vocabulary) -> list[str]:
+    """Texts of the whole-word tokens that the corpus does not use in upper or lower case."""
+    used: set[int] = set()
     for texts in corpus.batches():
-        seen.update(token for ids in vocabulary.encode_batch(texts) for token in ids)
-    kept: dict[str, str] = {}
-    for token, text in _whole_tokens(vocabulary).items():
-        if token not in seen:
-            kept.setdefault(text.casefold(), text)
-    unused = list(kept.values())
+        used.update(token for ids in vocabulary.encode_batch(texts) for token in ids)
+    by_lower_case: dict[str, str] = {}
+    for token, text in _whole_words(vocabulary).items():
+        if token not in used:
+            by_lower_case.setdefault(text.casefold(), text)
+    unused = list(by_lower_case.values())
     counts = occurrences(corpus, unused)
     return [text for text, count in zip(unused, counts, strict=True) if not count]
 
 
-def _whole_tokens(vocabulary: Vocabulary) -> dict[int, str]:
-    """Text of every token that is read as itself after a blank, by its id."""
+def _whole_words(vocabulary: Vocabulary) -> dict[int, str]:
+    """Text of each token that its text is encoded as after a blank, by its id."""
     special = {vocabulary.eos_id, vocabulary.bos_id, vocabulary.unk_id}
     texts = {token: vocabulary.piece(token).strip() for token in range(len(vocabulary))}
-    single = {t: text for t, text in texts.items() if t not in special and len(text.split()) == 1}
-    before = vocabulary.encode(_BEFORE)
-    read = vocabulary.encode_batch([f"{_BEFORE} {text}" for text in single.values()])
-    rows = zip(single.items(), read, strict=True)
-    return {token: text for (token, text), ids in rows if ids == [*before, token]}
+    words = {t: text for t, text in texts.items() if t not in special and len(text.split()) == 1}
+    prefix = vocabulary.encode(_PREFIX)
+    rows = vocabulary.encode_batch([f"{_PREFIX} {text}" for text in words.values()])
+    pairs = zip(words.items(), rows, strict=True)
+    return {token: text for (token, text), ids in pairs if ids == [*prefix, token]}

@@ -4,8 +4,8 @@ Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understan
 sections 3.1 and 4.2: the beginning of an utterance, its intent and its tags are known, and each
 unknown word is one of a reduced vocabulary V0.
 
-Differs from the paper: words may be unknown anywhere in the utterance and known after them, and
-each place may have a V0 of its own.
+Differs from the paper: words may be unknown anywhere in the utterance, and each unknown word may
+have a V0 of its own.
 """
 
 import math
@@ -36,26 +36,26 @@ PAPER_PATTERNS: Mapping[str, tuple[str, str]] = {
 """The paper's canaries (appendix A) by name: text with room for the length, and intent."""
 
 LONGEST = 100
-"""How many words in a row may be unknown: more is a slip of the pen."""
+"""Unknown words in a row at most: more is a typing error."""
 
 LARGEST = 2**1000
-"""How many secrets a pattern may have: ranks beyond are no floating-point numbers."""
+"""Secrets of a pattern at most: higher ranks exceed floating-point numbers."""
 
 Candidates = Sequence[str] | Mapping[str, Sequence[str]]
 """Candidate words by name, or entries such as "name=ann,bob" and "name=@file"."""
 
-_AT_ONCE = 256  # secrets drawn in one go; the draws are those of one after the other
+_BATCH = 256  # secrets sampled at once; the batch size does not change the samples
 _SHORTHAND = re.compile(r"([^{}:\s]+):([1-9]\d{0,4})", re.ASCII)
-_PLACE = re.compile(r"\{([^{}:\s]+)(?::(\d+))?\}")
+_UNKNOWN = re.compile(r"\{([^{}:\s]+)(?::(\d+))?\}")
 
 
 @dataclass(frozen=True)
 class SecretPattern:
-    """An utterance some of whose words are unknown; `SecretPattern.parse` makes it from text.
+    """An utterance with unknown words; `SecretPattern.parse` makes it from text.
 
     Attributes:
-        words: its t words, None where one is unknown.
-        candidates: for each of the n unknown words, in order, what it may be.
+        words: its t words, None for an unknown one.
+        candidates: possible words for each of the n unknown words, in order.
         tags: its t tags.
         intent: its intent.
 
@@ -84,23 +84,23 @@ class SecretPattern:
         """A pattern from text such as "my pin code is {digit:4}" or "call {name} at {digit:10}".
 
         Args:
-            text: words with blanks between them; {name:n} stands for n unknown words of the
-                candidates called name, {name} for one.
-            intent: what the utterance is labelled with.
+            text: words separated by blanks; {name:n} stands for n unknown words of the candidate
+                set of that name, {name} for one.
+            intent: the utterance's label.
             slot: the slot that neighbouring unknown words fill together.
-            candidates: further sets of words by name, beside `CANDIDATES`.
+            candidates: further sets of words by name, in addition to `CANDIDATES`.
 
         Raises:
-            ValueError: no word is unknown, a name or the braces are not understood, or a set has
-                fewer than two words, one twice, or one with a blank in it.
+            ValueError: no word is unknown, a name or the braces are invalid, or a set has fewer
+                than two words, a word twice, or a word with a blank.
         """
-        known = {**CANDIDATES, **(candidates or {})}
+        sets = {**CANDIDATES, **(candidates or {})}
         words: list[str | None] = []
         tags: list[str] = []
-        places: list[tuple[str, ...]] = []
+        unknown: list[tuple[str, ...]] = []
         for number, part in enumerate(text.split(), 1):
-            found = _PLACE.fullmatch(part)
-            if found is None:
+            match = _UNKNOWN.fullmatch(part)
+            if match is None:
                 if "{" in part or "}" in part:
                     raise ValueError(
                         "unknown words must be written {name} or {name:number} with blanks around "
@@ -109,23 +109,23 @@ class SecretPattern:
                 words.append(part)
                 tags.append(OUTSIDE)
                 continue
-            count = int(found[2] or 1)
+            count = int(match[2] or 1)
             if not 1 <= count <= LONGEST:
                 raise ValueError(f"{part} must ask for 1 to {LONGEST} words, got {count}")
             begins = not words or words[-1] is not None
             tags += [f"{'B' if begins and not n else 'I'}-{slot}" for n in range(count)]
-            places += [_checked(found[1], known)] * count
+            unknown += [_checked_candidates(match[1], sets)] * count
             words += [None] * count
-        if not places:
+        if not unknown:
             raise ValueError("a pattern must have unknown words such as {digit:4}, got none")
-        if math.prod(len(place) for place in places) > LARGEST:
+        if math.prod(map(len, unknown)) > LARGEST:
             raise ValueError(
-                f"a pattern must have at most 2^1000 secrets, got {len(places)} unknown words of "
-                f"up to {max(len(place) for place in places):,} candidates each"
+                f"a pattern must have at most 2^1000 secrets, got {len(unknown)} unknown words of "
+                f"up to {max(map(len, unknown)):,} candidates each"
             )
         if not intent or not slot or slot.split() != [slot]:
             raise ValueError(f"intent and slot must be names, got {intent!r} and {slot!r}")
-        return cls(tuple(words), tuple(places), tuple(tags), intent)
+        return cls(tuple(words), tuple(unknown), tuple(tags), intent)
 
     @property
     def length(self) -> int:
@@ -135,12 +135,12 @@ class SecretPattern:
     @property
     def space(self) -> int:
         """Number of possible secrets: the product of the numbers of candidates."""
-        return math.prod(len(place) for place in self.candidates)
+        return math.prod(map(len, self.candidates))
 
     @property
-    def places(self) -> tuple[int, ...]:
-        """Positions of the unknown words, counted from 0."""
-        return tuple(place for place, word in enumerate(self.words) if word is None)
+    def positions(self) -> tuple[int, ...]:
+        """Positions of the unknown words, from 0."""
+        return tuple(index for index, word in enumerate(self.words) if word is None)
 
     @property
     def text(self) -> str:
@@ -148,27 +148,27 @@ class SecretPattern:
         return " ".join("_" if word is None else word for word in self.words)
 
     def utterance(self, secret: Sequence[str]) -> Utterance:
-        """The utterance with its unknown words filled in.
+        """The utterance with the secret as its unknown words.
 
         Raises:
-            ValueError: the secret has too few or too many words, or one that is no candidate.
+            ValueError: the secret has too few or too many words, or a word that is no candidate.
         """
         self.check(secret)
-        rest = iter(secret)
-        tokens = tuple(next(rest) if word is None else word for word in self.words)
+        secret_words = iter(secret)
+        tokens = tuple(next(secret_words) if word is None else word for word in self.words)
         return Utterance(tokens, self.tags, self.intent)
 
     def check(self, secret: Sequence[str]) -> None:
-        """Raise ValueError unless the secret is one that the pattern can have.
+        """Raise ValueError unless the pattern can have the secret.
 
-        The message names the place and never the word: it may be private.
+        The message gives the number of the word, which may be private.
         """
         if len(secret) != self.length:
             raise ValueError(f"the secret must have {self.length} words, got {len(secret)}")
-        for place, (word, allowed) in enumerate(zip(secret, self.candidates, strict=True), 1):
+        for number, (word, allowed) in enumerate(zip(secret, self.candidates, strict=True), 1):
             if word not in allowed:
                 raise ValueError(
-                    f"word {place} of the secret must be one of the {len(allowed)} candidates, "
+                    f"word {number} of the secret must be one of the {len(allowed)} candidates, "
                     "got another"
                 )
 
@@ -176,13 +176,13 @@ class SecretPattern:
 def draw_secrets(
     pattern: SecretPattern, *, number: int, seed: int, exclude: Iterable[Sequence[str]] = ()
 ) -> tuple[tuple[str, ...], ...]:
-    """Different secrets that a pattern can have, every one alike.
+    """Different uniformly random secrets of a pattern.
 
-    The seed decides them together with the pattern's words, so that two patterns do not share their
-    secrets. A larger number leaves the first ones as they are; those to exclude are not drawn.
+    The random generator depends on the seed and on the pattern's words, so that two patterns do not
+    share their secrets. A larger number leaves the first ones unchanged.
 
     Raises:
-        ValueError: the pattern has fewer secrets, or cannot have one that is excluded.
+        ValueError: the pattern has fewer secrets, or cannot have an excluded one.
     """
     taken = {tuple(secret) for secret in exclude}
     for secret in taken:
@@ -190,45 +190,45 @@ def draw_secrets(
     left = pattern.space - len(taken)
     if number > left:
         raise ValueError(f"number must be at most {left}, the secrets that are left, got {number}")
-    generator = np.random.default_rng([seed, *pattern.text.encode()])
-    sizes = [len(place) for place in pattern.candidates]
-    drawn: list[tuple[str, ...]] = []
-    while len(drawn) < number:
-        for chosen in generator.integers(sizes, size=(_AT_ONCE, len(sizes))).tolist():
-            words = (place[index] for place, index in zip(pattern.candidates, chosen, strict=True))
-            secret = tuple(words)
+    rng = np.random.default_rng([seed, *pattern.text.encode()])
+    sizes = list(map(len, pattern.candidates))
+    secrets: list[tuple[str, ...]] = []
+    while len(secrets) < number:
+        for indices in rng.integers(sizes, size=(_BATCH, len(sizes))).tolist():
+            pairs = zip(pattern.candidates, indices, strict=True)
+            secret = tuple(words[index] for words, index in pairs)
             if secret not in taken:
                 taken.add(secret)
-                drawn.append(secret)
-    return tuple(drawn[:number])
+                secrets.append(secret)
+    return tuple(secrets[:number])
 
 
 def paper_pattern(shorthand: str) -> tuple[str, str]:
-    """The text and the intent of one of `PAPER_PATTERNS`, written with its length.
+    """The text and the intent of one of `PAPER_PATTERNS`, with its length.
 
     Example:
         >>> paper_pattern("pin:4")
         ('my pin code is {digit:4}', 'PinIntent')
     """
-    found = _SHORTHAND.fullmatch(shorthand)
-    if found is None or found[1] not in PAPER_PATTERNS:
+    match = _SHORTHAND.fullmatch(shorthand)
+    if match is None or match[1] not in PAPER_PATTERNS:
         names = ", ".join(f"{name}:N" for name in PAPER_PATTERNS)
         raise ValueError(
             f"a pattern must be one of {names}, or text with unknown words such as {{digit:4}}, "
             "got neither"
         )
-    text, intent = PAPER_PATTERNS[found[1]]
-    return text % found[2], intent
+    text, intent = PAPER_PATTERNS[match[1]]
+    return text % match[2], intent
 
 
 def named_sets(text: str) -> tuple[str, ...]:
-    """The names of the sets of candidates that a pattern's text asks for, each once."""
-    found = (_PLACE.fullmatch(part) for part in text.split())
-    return tuple(dict.fromkeys(match[1] for match in found if match is not None))
+    """The different names of candidate sets in a pattern's text."""
+    matches = (_UNKNOWN.fullmatch(part) for part in text.split())
+    return tuple(dict.fromkeys(match[1] for match in matches if match is not None))
 
 
 def with_intents(patterns: Sequence[str], intents: Sequence[str]) -> list[tuple[str, str]]:
-    """Each pattern's text with its intent; shorthands of the paper have their own.
+    """(text, intent) of each pattern; shorthands of the paper have an intent.
 
     Args:
         patterns: texts with unknown words, or shorthands such as "pin:4".
@@ -240,28 +240,30 @@ def with_intents(patterns: Sequence[str], intents: Sequence[str]) -> list[tuple[
     """
     if not patterns:
         raise ValueError("`pattern` must be given for utterances, for example `pattern` pin:4")
-    own = sum("{" in pattern for pattern in patterns)
-    if len(intents) not in (own, len(patterns)):
+    texts = sum("{" in pattern for pattern in patterns)
+    if len(intents) not in (texts, len(patterns)):
         raise ValueError(
-            f"`intent` must be given once for each `pattern` that is a text of yours ({own}), got "
-            f"{len(intents)}"
+            f"`intent` must be given once for each `pattern` that is a text of yours ({texts}), "
+            f"got {len(intents)}"
         )
     pairs = [(text, "") if "{" in text else paper_pattern(text) for text in patterns]
-    rest, every = iter(intents), len(intents) == len(patterns)
-    return [(text, next(rest) if every or not usual else usual) for text, usual in pairs]
+    if len(intents) == len(patterns):
+        return [(text, intent) for (text, _), intent in zip(pairs, intents, strict=True)]
+    remaining = iter(intents)
+    return [(text, default or next(remaining)) for text, default in pairs]
 
 
-def candidate_sets(given: Candidates) -> dict[str, tuple[str, ...]]:
+def candidate_sets(candidates: Candidates) -> dict[str, tuple[str, ...]]:
     """Sets of candidate words by name.
 
     Raises:
-        ValueError: an entry is not written name=word,word or name=@file, or a name comes twice.
+        ValueError: an entry is not of the form name=word,word or name=@file, or a name repeats.
         DataError: a file cannot be read.
     """
-    if isinstance(given, Mapping):
-        return {name: tuple(words) for name, words in given.items()}
+    if isinstance(candidates, Mapping):
+        return {name: tuple(words) for name, words in candidates.items()}
     sets: dict[str, tuple[str, ...]] = {}
-    for number, entry in enumerate(given, 1):
+    for number, entry in enumerate(candidates, 1):
         name, _, words = entry.partition("=")
         if not (name and words):
             raise ValueError(
@@ -270,7 +272,7 @@ def candidate_sets(given: Candidates) -> dict[str, tuple[str, ...]]:
         if name in sets:
             raise ValueError(f"`candidates` must name each set once, got {name!r} twice")
         if words[0] == "@":
-            lines = read_lines(Path(words[1:]), one="word")
+            lines = read_lines(Path(words[1:]), item="word")
             sets[name] = tuple(word for line in lines for word in line.split())
         else:
             sets[name] = tuple(words.split(","))
@@ -285,10 +287,10 @@ def require_used(sets: Mapping[str, object], texts: Sequence[str], *, by: str) -
         )
 
 
-def _checked(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    if name not in known:
-        raise ValueError(f"{{{name}}} must name one of {', '.join(sorted(known))}, got {name!r}")
-    words = tuple(known[name])
+def _checked_candidates(name: str, sets: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    if name not in sets:
+        raise ValueError(f"{{{name}}} must name one of {', '.join(sorted(sets))}, got {name!r}")
+    words = tuple(sets[name])
     if len(words) < 2:
         raise ValueError(f"the candidates {name!r} must be at least two words, got {len(words)}")
     if len(set(words)) < len(words):
@@ -296,7 +298,9 @@ def _checked(name: str, known: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
             f"the candidates {name!r} must be all different, got {len(set(words))} words in "
             f"{len(words)}"
         )
-    broken = [number for number, word in enumerate(words, 1) if word.split() != [word]]
-    if broken:
-        raise ValueError(f"the candidates {name!r} must be single words; number {broken[0]} is not")
+    for number, word in enumerate(words, 1):
+        if word.split() != [word]:
+            raise ValueError(
+                f"the candidates {name!r} must be single words; number {number} is not"
+            )
     return words

@@ -1,11 +1,11 @@
-"""Canary phrases by word frequency, of random words, or as given, with their controls.
+"""Canary phrases by word frequency, of random words, or from the user, with their controls.
 
 Zanella-Béguelin et al. (2020), "Analyzing Information Leakage of Updates to Natural Language
 Models", section 3.2: grammatical phrases of five words that do not occur in the corpus and whose
 words follow one of four frequency patterns.
 
 Differs from the paper: it shows two phrases and no word list; ours is in `word_list`. Every set has
-control canaries, made alike and never planted. Phrases that are made together share no words, so
+control canaries, sampled in the same way and never planted. Phrases of one set share no words, so
 that all of them can be planted in one corpus.
 """
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.canaries.planting import occurrences
-from vestige.data.canaries.texts import Canary, require_read
+from vestige.data.canaries.texts import Canary, require_known_words
 from vestige.data.corpus import Corpus
 from vestige.data.lexicon import LEVELS, TEMPLATES, WORDS_BY_ROLE, Lexicon
 from vestige.data.vocabulary import Vocabulary, WordVocabulary
@@ -29,12 +29,12 @@ PATTERNS = ("all-low", "low-to-high", "mixed", "high-to-low")
 LONGEST = 1000
 """Words of a given phrase: a canary is a sentence, not a document."""
 
-_TRIES = 100
+_ATTEMPTS = 100
 _FIFTHS = (
     *("least frequent", "second least frequent", "middle"),
     *("second most frequent", "most frequent"),
 )
-_SIZE = 10_000  # words of the paper's vocabularies for Penn Treebank and Reddit
+_VOCABULARY_SIZE = 10_000  # of the paper's vocabularies for Penn Treebank and Reddit
 
 
 def frequency_canaries(
@@ -47,26 +47,27 @@ def frequency_canaries(
     length: int = 5,
     seed: int,
 ) -> tuple[Canary, ...]:
-    """One canary of `length` words for each pattern, then the controls; no word comes twice.
+    """One canary of `length` words for each pattern, then the controls, all of different words.
 
     Args:
-        vocabulary: whose words and quintiles count; None takes the corpus's 10,000 commonest.
-        patterns: some of `PATTERNS`, or "random" for words of all frequencies; one may come twice.
+        vocabulary: of the words and quintiles; None: the corpus's 10,000 most frequent words.
+        patterns: some of `PATTERNS`, or "random" for words of all frequencies; may repeat.
         controls: control canaries for each pattern. More of them leave the rest unchanged.
 
     Raises:
-        ValueError: a pattern is unknown, or a length below 2: any word of a corpus stands in it.
+        ValueError: a pattern is unknown, or the length is below 2.
         DataError: the corpus has too few words.
     """
     for pattern in patterns:
         _validate.one_of((*PATTERNS, RANDOM), pattern=pattern)
     _validate.at_least(2, length=length)
-    words = _Words(lexicon_of(corpus, vocabulary), corpus, seed)
-    every = [*patterns, *list(patterns) * controls]
-    words.require(every, length)
+    sampler = _PhraseSampler(lexicon_of(corpus, vocabulary), corpus, seed)
+    sampler.require_words([*patterns, *list(patterns) * controls], length)
+    copies_by_pattern = [(pattern, copies) for pattern in patterns]
+    copies_by_pattern += [(pattern, 0) for pattern in patterns] * controls
     return tuple(
-        words.canary(partial(words.phrase, pattern, length), pattern, copies * (n < len(patterns)))
-        for n, pattern in enumerate(every)
+        sampler.canary(partial(sampler.by_pattern, pattern, length), pattern, pattern_copies)
+        for pattern, pattern_copies in copies_by_pattern
     )
 
 
@@ -79,66 +80,69 @@ def given_canaries(
     controls: int = 1,
     seed: int,
 ) -> tuple[Canary, ...]:
-    """Canaries of given phrases, then the controls, with other words of the same quintiles.
+    """Canaries of given phrases, then the controls: other words of the same quintiles.
 
     Args:
-        phrases: what to plant; runs of blanks count as one.
-        vocabulary: what the model will read them with. A word vocabulary must hold every word.
+        phrases: to plant; runs of blanks count as one.
+        vocabulary: of the model. A word vocabulary must have every word.
         controls: control canaries for each phrase.
 
     Raises:
-        ValueError: a phrase is empty, or stands in another one.
+        ValueError: a phrase is empty, or part of another one.
         DataError: a phrase occurs in the corpus, or has words that the vocabulary lacks.
     """
     phrases = [" ".join(phrase.split()) for phrase in phrases]
     _require_given(phrases, corpus)
-    known = vocabulary if isinstance(vocabulary, WordVocabulary) else None
-    if known is not None:
+    word_vocabulary = vocabulary if isinstance(vocabulary, WordVocabulary) else None
+    if word_vocabulary is not None:
         for number, phrase in enumerate(phrases, 1):
-            require_read(known.encode(phrase), f"phrase {number}", known)
-    words = _Words(Lexicon.of(corpus, known or WordVocabulary.build(corpus)), corpus, seed)
-    split = [words.lexicon.vocabulary.split(phrase) for phrase in phrases]
-    words.used |= {word for own in split for word in own}
-    made = [
-        Canary(phrase, "given", frequencies(own, words.lexicon), copies)
-        for phrase, own in zip(phrases, split, strict=True)
+            ids = word_vocabulary.encode(phrase)
+            require_known_words(ids, f"phrase {number}", word_vocabulary)
+    lexicon = Lexicon.of(corpus, word_vocabulary or WordVocabulary.build(corpus))
+    sampler = _PhraseSampler(lexicon, corpus, seed)
+    words_by_phrase = [lexicon.vocabulary.split(phrase) for phrase in phrases]
+    sampler.used.update(*words_by_phrase)
+    planted = [
+        Canary(phrase, "given", frequencies(words, lexicon), copies)
+        for phrase, words in zip(phrases, words_by_phrase, strict=True)
     ]
-    return (
-        *made,
-        *(words.canary(partial(words.alike, own), "given", 0) for own in split * controls),
-    )
+    control_canaries = [
+        sampler.canary(partial(sampler.similar, words), "given", 0)
+        for words in words_by_phrase * controls
+    ]
+    return (*planted, *control_canaries)
 
 
-class _Words:
-    """Words of a corpus for canaries of which no two share a word."""
+class _PhraseSampler:
+    """Samples canaries from the words of a corpus; no two canaries share a word."""
 
     def __init__(self, lexicon: Lexicon, corpus: Corpus, seed: int) -> None:
         self.lexicon, self.used = lexicon, set[str]()
-        self._corpus, self._generator = corpus, np.random.default_rng(seed)
+        self._corpus, self._rng = corpus, np.random.default_rng(seed)
 
-    def canary(self, draw: Callable[[], list[str]], pattern: str, copies: int) -> Canary:
-        """A canary of words that are drawn until the corpus lacks them."""
-        for _ in range(_TRIES):
-            words = draw()
+    def canary(self, sample: Callable[[], list[str]], pattern: str, copies: int) -> Canary:
+        """A canary of sampled words that do not occur together in the corpus."""
+        for _ in range(_ATTEMPTS):
+            words = sample()
             if occurrences(self._corpus, [" ".join(words)]) == [0]:
                 self.used |= set(words)
                 return Canary(" ".join(words), pattern, frequencies(words, self.lexicon), copies)
         raise DataError(
-            f"the corpus contains all {_TRIES} sampled phrases",
+            f"the corpus contains all {_ATTEMPTS} sampled phrases",
             remedy="Plant longer canaries, or pass a corpus with more words.",
         )
 
-    def phrase(self, pattern: str, length: int) -> list[str]:
-        """Words of a pattern: by a template where listed words have its frequencies."""
+    def by_pattern(self, pattern: str, length: int) -> list[str]:
+        """Words of a pattern, in a grammatical template if listed words have its frequencies."""
         if pattern == RANDOM:
             return self._choose(self.lexicon.alphabetic(), length, self.used)
-        levels = _levels(pattern, length, self._generator)
+        levels = _levels(pattern, length, self._rng)
         templates = TEMPLATES.get(length) or [
             tuple(roles[n % len(roles)] for n in range(length))
             for roles in TEMPLATES[max(TEMPLATES)]
         ]
         candidates = []
-        for index in self._generator.permutation(len(templates)):
+        for index in self._rng.permutation(len(templates)):
             words: list[str] = []
             fallbacks = 0
             for level, role in zip(levels, templates[index], strict=True):
@@ -150,17 +154,17 @@ class _Words:
             candidates.append((fallbacks, words))
         return min(candidates, key=lambda candidate: candidate[0])[1]
 
-    def alike(self, words: Sequence[str]) -> list[str]:
+    def similar(self, words: Sequence[str]) -> list[str]:
         """For each word another of its frequency."""
-        made: list[str] = []
+        chosen: list[str] = []
         for word in words:
-            taken = self.used | set(made)
-            level = self.lexicon.alphabetic(self.lexicon.level(word))
-            free = [other for other in level if other not in taken]
-            made += self._choose(free or self.lexicon.alphabetic(), 1, taken)
-        return made
+            taken = self.used | set(chosen)
+            quintile = self.lexicon.alphabetic(self.lexicon.level(word))
+            free = [other for other in quintile if other not in taken]
+            chosen += self._choose(free or self.lexicon.alphabetic(), 1, taken)
+        return chosen
 
-    def require(self, patterns: Sequence[str], length: int) -> None:
+    def require_words(self, patterns: Sequence[str], length: int) -> None:
         """Raise DataError if a quintile, or all of them, have fewer words than phrases need."""
         needed: Counter[int | None] = Counter()
         for pattern in patterns:
@@ -175,13 +179,13 @@ class _Words:
         free = [word for word in words if word not in used]
         if len(free) < number:
             raise too_few_words(len(words), len(words) - len(free) + number)
-        return [free[index] for index in self._generator.choice(len(free), number, replace=False)]
+        return [free[index] for index in self._rng.choice(len(free), number, replace=False)]
 
 
-def _levels(pattern: str, length: int, generator: np.random.Generator | None = None) -> list[int]:
+def _levels(pattern: str, length: int, rng: np.random.Generator | None = None) -> list[int]:
     """The quintile of each word of a phrase, 0 for the least frequent.
 
-    Without a generator, the quintiles of a mixed phrase are not shuffled.
+    Without a random generator, the quintiles of a mixed phrase are not shuffled.
     """
     if pattern == "all-low":
         return [0] * length
@@ -189,18 +193,18 @@ def _levels(pattern: str, length: int, generator: np.random.Generator | None = N
     if pattern != "mixed":
         return rising if pattern == "low-to-high" else rising[::-1]
     mixed = list(rising)
-    while generator is not None and length > 2 and mixed in (rising, rising[::-1]):
-        mixed = generator.permutation(rising).tolist()
+    while rng is not None and length > 2 and mixed in (rising, rising[::-1]):
+        mixed = rng.permutation(rising).tolist()
     return mixed
 
 
 def lexicon_of(corpus: Corpus, vocabulary: WordVocabulary | None) -> Lexicon:
-    """Words of a vocabulary, or the corpus's 10,000 commonest, with their counts."""
-    return Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_SIZE))
+    """Words of a vocabulary, or the corpus's 10,000 most frequent words, with their counts."""
+    return Lexicon.of(corpus, vocabulary or WordVocabulary.build(corpus, size=_VOCABULARY_SIZE))
 
 
 def frequencies(words: Sequence[str], lexicon: Lexicon) -> tuple[int, ...]:
-    """How often the corpus has each word."""
+    """The count of each word in the corpus."""
     return tuple(lexicon.counts.get(word, 0) for word in words)
 
 
@@ -217,16 +221,16 @@ def _require_given(phrases: Sequence[str], corpus: Corpus) -> None:
     if not phrases or not all(phrases):
         empty = f"number {phrases.index('') + 1} empty" if phrases else "none"
         raise ValueError(f"phrases must be at least one and none of them empty, got {empty}")
-    together = Corpus.from_texts(phrases)
+    phrase_corpus = Corpus.from_texts(phrases)
     for number, phrase in enumerate(phrases, 1):
         if len(phrase.split()) > LONGEST:
             raise ValueError(
                 f"phrases must have at most {LONGEST:,} words, number {number} has "
                 f"{len(phrase.split()):,}"
             )
-        if (inside := occurrences(together, [phrase])) != [1]:
+        if (counts := occurrences(phrase_corpus, [phrase])) != [1]:
             raise ValueError(
-                f"phrases must not contain one another, got number {number} {inside[0]} times"
+                f"phrases must not contain one another, got number {number} {counts[0]} times"
             )
     for number, count in enumerate(occurrences(corpus, phrases), 1):
         if count:

@@ -1,6 +1,6 @@
-"""What every planting needs: random positions, counts of phrases, and a sealed record.
+"""Planting of canaries: random positions, occurrences in a corpus, and a sealed manifest.
 
-A record is JSON with a SHA-256 over its whole content, however it is laid out.
+A manifest is JSON with a SHA-256 over its whole content, however it is laid out.
 """
 
 import hashlib
@@ -24,19 +24,17 @@ from vestige.errors import DataError, ManifestError
 
 REMEDY = "Restore the file of `vestige plant`, or plant again."
 
-MOST = 10**6
-"""Copies of all canaries together."""
+MOST_COPIES = 10**6
+"""Of all canaries together."""
 
-_AT_ONCE = 2**16
-"""Letters of phrases that one expression looks for: those of a thousand long ones are too many."""
-
+_LONGEST_EXPRESSION = 2**16  # characters of phrases searched at once
 _BLANK = r"\s+"
 _ARROW_BLANK = r"[\s\v\x1c-\x1f\x{85}\p{Z}]+"
-"""The same blanks for Arrow's expressions, whose \\s knows those of ASCII only."""
+"""The same blanks for Arrow, whose \\s matches ASCII only."""
 
 
-class Copied:
-    """A canary: planted some number of times, or never (a control)."""
+class AnyCanary:
+    """A text that is planted some number of times, or never (a control)."""
 
     copies: int
 
@@ -52,38 +50,38 @@ class Copied:
 
     @property
     def name(self) -> str:
-        """What messages call it, before its number: the text is secret."""
+        """Its name in messages, before its number: the text is secret."""
         return "control" if self.control else "canary"
 
 
-class Record(ABC):
-    """Sealed record of a planting."""
+class SealedManifest(ABC):
+    """Record of a planting, with a checksum in its file."""
 
     FORMAT: ClassVar[str]
     canaries: tuple[Any, ...]
 
     @abstractmethod
     def content(self) -> dict[str, Any]:
-        """`format`, `canaries` (a dictionary each) and anything else that JSON can hold."""
+        """`format`, `canaries` (a dictionary each) and other JSON values."""
 
     @classmethod
     @abstractmethod
-    def _of(cls, content: dict[str, Any], path: Path) -> Self:
-        """The record with this content, without its format."""
+    def _from_content(cls, content: dict[str, Any], path: Path) -> Self:
+        """The manifest with this content, which is without its format."""
 
     @abstractmethod
-    def _parts(self) -> Sequence[Sequence[tuple[int, ...]]]:
+    def _positions_by_part(self) -> Sequence[Sequence[tuple[int, ...]]]:
         """For each part of the corpus, positions of the copies of each canary."""
 
     def _fault(self) -> str | None:
-        """Why the content contradicts itself."""
-        parts = self._parts()
-        for number, (one, *own) in enumerate(zip(self.canaries, *parts, strict=True), 1):
-            if one.copies != (found := sum(map(len, own))):
-                return f"canary {number} has {one.copies} copies and {found} positions"
+        """A contradiction in the content, or None."""
+        parts = self._positions_by_part()
+        for number, (canary, *positions) in enumerate(zip(self.canaries, *parts, strict=True), 1):
+            if canary.copies != (count := sum(map(len, positions))):
+                return f"canary {number} has {canary.copies} copies and {count} positions"
         for part in parts:
-            every = [place for own in part for place in own]
-            if len(set(every)) < len(every):
+            part_positions = [position for positions in part for position in positions]
+            if len(set(part_positions)) < len(part_positions):
                 return "two copies have one position"
         return None
 
@@ -93,14 +91,13 @@ class Record(ABC):
         return checksum(self.content())
 
     def save(self, path: Path) -> None:
-        """Write the sealed record as JSON, whole or not at all."""
-        content = self.content()
-        sealed = {**content, "sha256": checksum(content)}
+        """Write the sealed manifest as JSON, whole or not at all."""
+        sealed = {**self.content(), "sha256": self.sha256}
         write_text(Path(path), json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a record and check its seal.
+        """Read a manifest and check its seal.
 
         Raises:
             ManifestError: the file is missing, malformed, of another format, or was changed.
@@ -114,57 +111,60 @@ class Record(ABC):
         if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
             raise inconsistent(path, '"canaries" is no list of objects')
         for entry in entries:
-            entry.pop("sha256", None)  # which earlier versions wrote for each canary, too
+            entry.pop("sha256", None)  # earlier versions also wrote one for each canary
         if content.pop("sha256", None) != checksum(content):
             raise ManifestError(
                 f"{path} was changed after it was written: its checksum differs", remedy=REMEDY
             )
         del content["format"]
-        record = cls._of(content, Path(path))
-        if fault := record._fault():
+        manifest = cls._from_content(content, Path(path))
+        if fault := manifest._fault():
             raise inconsistent(path, fault)
-        return record
+        return manifest
 
 
 def checksum(content: dict[str, Any]) -> str:
-    """SHA-256 (hex) over content that JSON can hold, however it is laid out."""
+    """SHA-256 (hex) over JSON content, however it is laid out."""
     canonical = json.dumps(content, sort_keys=True, ensure_ascii=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()
 
 
 def manifest_file(path: str | PathLike[str]) -> Path:
-    """The manifest that a path names: the file itself, or the one in a planted directory."""
+    """The manifest at a path: the file itself, or the one in a planted directory."""
     return Path(path) / MANIFEST if Path(path).is_dir() else Path(path)
 
 
 def format_of(path: Path) -> str | None:
-    """Format of a record; None if no such record can be read."""
+    """Format of a manifest; None if the file cannot be read as one."""
     try:
-        named = read_object(path, error=ManifestError, remedy=REMEDY).get("format")
+        name = read_object(path, error=ManifestError, remedy=REMEDY).get("format")
     except ManifestError:
         return None
-    return named if isinstance(named, str) else None
+    return name if isinstance(name, str) else None
 
 
 def inconsistent(path: Path, fault: str) -> ManifestError:
-    """Error for a record whose content does not follow its format."""
+    """Error for a manifest whose content does not follow its format."""
     return ManifestError(f"{path} is inconsistent: {fault}", remedy=REMEDY)
 
 
-def not_there(problem: str) -> ManifestError:
-    """Error for a corpus other than the one that a record describes."""
+def other_corpus(problem: str) -> ManifestError:
+    """Error for a corpus that differs from the manifest's."""
     return ManifestError(problem, remedy="Pass the corpus planted with this manifest, unchanged.")
 
 
 def require_plantable(
-    canaries: Sequence[Copied], texts: Sequence[str], corpus: Corpus, *, what: str
+    canaries: Sequence[AnyCanary], texts: Sequence[str], corpus: Corpus, *, what: str
 ) -> None:
-    """Raise an error if nothing has copies, a text comes twice, or the corpus holds one already."""
+    """Raise an error if no canary has copies, a text occurs twice, or the corpus has one already.
+
+    `what` names a text in messages.
+    """
     if not any(canary.planted for canary in canaries):
         raise ValueError(f"canaries must hold one with copies, got {len(texts)} without")
     seen: set[str] = set()
     for number, text in enumerate(texts, 1):
-        if text.casefold() in seen:  # equal texts may be one to a model
+        if text.casefold() in seen:  # a lower-case model reads both alike
             raise ValueError(f"canaries must be all different, got number {number} a second time")
         seen.add(text.casefold())
     for number, count in enumerate(occurrences(corpus, texts), 1):
@@ -176,63 +176,64 @@ def require_plantable(
 
 
 def scatter(
-    size: int, copies: Sequence[int], generator: np.random.Generator
+    size: int, copies: Sequence[int], rng: np.random.Generator
 ) -> tuple[NDArray[np.int64], list[tuple[int, ...]]]:
-    """Random positions for copies among `size` documents, every set of positions alike.
+    """Uniformly random positions for copies among `size` documents.
 
     Returns:
-        (order, positions): with the k canaries behind the documents, taking them in `order` puts
-        every copy in its position and keeps the order of the documents.
+        (order, positions): taken in this order, the documents followed by the canaries become
+        the planted corpus; the documents keep their order. Positions of the copies of each canary.
 
     Raises:
-        ValueError: more than `MOST` copies in all.
+        ValueError: more than `MOST_COPIES` copies in all.
 
     Example:
         >>> scatter(2, [1], np.random.default_rng(0))
         (array([0, 1, 2]), [(2,)])
     """
-    if sum(copies) > MOST:
-        raise ValueError(f"`copies` must be at most {MOST:,} in all, got {sum(copies):,}")
-    owner = np.repeat(np.arange(len(copies)), copies)
-    total = size + owner.size
-    drawn = generator.choice(total, size=owner.size, replace=False)
+    if sum(copies) > MOST_COPIES:
+        raise ValueError(f"`copies` must be at most {MOST_COPIES:,} in all, got {sum(copies):,}")
+    canary_of_copy = np.repeat(np.arange(len(copies)), copies)
+    total = size + canary_of_copy.size
+    position_of_copy = rng.choice(total, size=canary_of_copy.size, replace=False)
     order = np.full(total, -1, dtype=np.int64)
-    order[drawn] = size + owner
+    order[position_of_copy] = size + canary_of_copy
     order[order < 0] = np.arange(size)
-    ends = np.cumsum(copies)
-    return order, [tuple(sorted(own.tolist())) for own in np.split(drawn, ends)[:-1]]
+    by_canary = np.split(position_of_copy, np.cumsum(copies))[:-1]
+    return order, [tuple(sorted(positions.tolist())) for positions in by_canary]
 
 
 def occurrences(corpus: Corpus, phrases: Sequence[str]) -> list[int]:
-    """Occurrences of each phrase in a corpus, whatever its case and its blanks.
+    """Occurrences of each phrase in a corpus, ignoring case and the kind of blanks.
 
-    A phrase counts where no letter or digit touches its ends, inside longer texts too.
+    A phrase also counts inside a longer text, unless a letter or digit touches its ends.
 
     Example:
         >>> occurrences(Corpus.from_texts(["Hot tea!", "hot team", "so hot  tea"]), ["hot tea"])
         [2]
     """
-    shapes = [_BLANK.join(re.escape(word) for word in phrase.split()) for phrase in phrases]
-    return [count for some in _batches(shapes) for count in _counted(corpus, some)]
+    expressions = [_BLANK.join(map(re.escape, phrase.split())) for phrase in phrases]
+    return [count for batch in _batches(expressions) for count in _count_matches(corpus, batch)]
 
 
-def _batches(shapes: Sequence[str]) -> Iterator[list[str]]:
+def _batches(expressions: Sequence[str]) -> Iterator[list[str]]:
     batch: list[str] = []
-    letters = 0
-    for shape in shapes:
-        if batch and letters + len(shape) > _AT_ONCE:
+    characters = 0
+    for expression in expressions:
+        if batch and characters + len(expression) > _LONGEST_EXPRESSION:
             yield batch
-            batch, letters = [], 0
-        batch.append(shape)
-        letters += len(shape)
+            batch, characters = [], 0
+        batch.append(expression)
+        characters += len(expression)
     if batch:
         yield batch
 
 
-def _counted(corpus: Corpus, shapes: Sequence[str]) -> list[int]:
-    """Occurrences of each expression: one pass over all the text, then Python where one stands."""
-    any_of_them = "|".join(f"(?:{shape.replace(_BLANK, _ARROW_BLANK)})" for shape in shapes)
+def _count_matches(corpus: Corpus, expressions: Sequence[str]) -> list[int]:
+    """Matches of each expression. Arrow finds the texts with any of them, Python counts there."""
+    alternatives = [f"(?:{text.replace(_BLANK, _ARROW_BLANK)})" for text in expressions]
     texts = corpus.table["text"]
-    found = texts.filter(pc.match_substring_regex(texts, any_of_them, ignore_case=True))
-    patterns = [re.compile(rf"(?<!\w){shape}(?!\w)", re.IGNORECASE) for shape in shapes]
-    return [sum(len(pattern.findall(text)) for text in found.to_pylist()) for pattern in patterns]
+    matches = pc.match_substring_regex(texts, "|".join(alternatives), ignore_case=True)
+    matching = texts.filter(matches).to_pylist()
+    patterns = [re.compile(rf"(?<!\w){text}(?!\w)", re.IGNORECASE) for text in expressions]
+    return [sum(len(pattern.findall(text)) for text in matching) for pattern in patterns]

@@ -1,4 +1,4 @@
-"""Canaries in running text, their planting in a corpus, and the record of it."""
+"""Canaries in running text, their planting in a corpus, and its manifest."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from vestige.data.canaries.planting import (
     REMEDY,
-    Copied,
-    Record,
+    AnyCanary,
+    SealedManifest,
     manifest_file,
-    not_there,
     occurrences,
+    other_corpus,
     require_plantable,
     scatter,
 )
@@ -27,20 +27,20 @@ from vestige.errors import DataError, IncompatibleModels, ManifestError
 from vestige.monitor import SILENT, Monitor
 
 COIN_FLIP = "coin-flip"
-"""Pattern of canaries that a fair coin put into the text or left out."""
+"""Pattern of canaries that a fair coin planted or left out."""
 
 RANDOM_ORDER = ("random", COIN_FLIP)
 """Patterns whose words have a random order."""
 
-_DRAWS = 100
+_ORDERS = 100  # random orders that `shuffled` tries
 
 Role = Literal["assistant", "user"]
-"""Whose turn in a conversation a canary is."""
+"""The author of a turn in a conversation."""
 
 
 @dataclass(frozen=True)
-class Canary(Copied):
-    """A phrase that a model has no reason to know, unless it was trained on it.
+class Canary(AnyCanary):
+    """A phrase that only a model trained on it has a reason to know.
 
     Attributes:
         phrase: its words, a blank between them.
@@ -48,9 +48,9 @@ class Canary(Copied):
             "random", "coin-flip" or "given".
         frequencies: how often each of its words occurs in the corpus before planting.
         copies: how often it is planted; 0 for a control.
-        ids: its tokens, known once it is planted for a vocabulary.
-        positions: which documents of the planted corpus are its copies.
-        user: whose text its copies are; empty if nobody owns it.
+        ids: its tokens, if it is planted for a vocabulary.
+        positions: of its copies among the documents of the planted corpus.
+        user: the user of its copies; empty if it has none.
     """
 
     phrase: Name
@@ -65,23 +65,23 @@ class Canary(Copied):
 
 
 class Turn(Schema):
-    """The turn of a conversation that each canary is: whose, and the user's question before it."""
+    """The turn of a conversation that contains a canary, and the user's question before it."""
 
     role: Role
     question: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Manifest(Record):
-    """The record of canaries planted in running text.
+class Manifest(SealedManifest):
+    """Record of canaries planted in running text.
 
     Attributes:
-        seed: what decided the positions.
+        seed: random seed of the positions.
         corpus: fingerprint of the corpus before planting.
         planted: fingerprint of the corpus with the canaries.
-        vocabulary: fingerprint of the vocabulary that the canaries' ids belong to, or None.
-        turn: of a conversation, which every copy is; None: each is a text of its own.
-        canaries: all of them, controls too.
+        vocabulary: fingerprint of the vocabulary of the canaries' ids, or None.
+        turn: the turn of a conversation that contains a copy; None: a copy is a text.
+        canaries: planted ones and controls.
     """
 
     seed: Seed
@@ -96,23 +96,23 @@ class Manifest(Record):
 
     @property
     def positions(self) -> tuple[tuple[int, ...], ...]:
-        """For each canary, which documents of the planted corpus are its copies."""
+        """For each canary, positions of its copies in the planted corpus."""
         return tuple(canary.positions for canary in self.canaries)
 
     @property
-    def places(self) -> tuple[int, ...]:
+    def copy_positions(self) -> tuple[int, ...]:
         """Positions of all copies in the planted corpus, in order."""
-        return tuple(sorted(place for own in self.positions for place in own))
+        return tuple(sorted(position for copies in self.positions for position in copies))
 
     def content(self) -> dict[str, Any]:
-        """The record as JSON holds it."""
-        own = {"seed": self.seed, "corpus": self.corpus, "planted": self.planted}
-        turn = {} if self.turn is None else {"turn": self.turn.model_dump()}
+        """The content of the manifest's file, without the seal."""
         return {
             "format": self.FORMAT,
-            **own,
+            "seed": self.seed,
+            "corpus": self.corpus,
+            "planted": self.planted,
             "vocabulary": self.vocabulary,
-            **turn,
+            **({} if self.turn is None else {"turn": self.turn.model_dump()}),
             "canaries": [
                 {name: value for name, value in vars(canary).items() if value != ""}
                 for canary in self.canaries
@@ -120,10 +120,10 @@ class Manifest(Record):
         }
 
     @classmethod
-    def _of(cls, content: dict[str, Any], path: Path) -> Self:
+    def _from_content(cls, content: dict[str, Any], path: Path) -> Self:
         return conform(content, cls, path, error=ManifestError, remedy=REMEDY)
 
-    def _parts(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    def _positions_by_part(self) -> tuple[tuple[tuple[int, ...], ...], ...]:
         return (self.positions,)
 
     def _fault(self) -> str | None:
@@ -138,18 +138,18 @@ class Manifest(Record):
         """Check that planted phrases occur at the recorded positions only, and controls nowhere.
 
         Raises:
-            ManifestError: naming the canary by its number, what was expected and what was found.
+            ManifestError: naming the canary by its number, and both numbers of copies.
         """
         counts = occurrences(corpus, [canary.phrase for canary in self.canaries])
         for number, (canary, count) in enumerate(zip(self.canaries, counts, strict=True), 1):
-            who = f"{canary.name} {number}"
+            name = f"{canary.name} {number}"
             if count != canary.copies:
-                raise not_there(
-                    f"{who} occurs {count} times in the corpus, not {canary.copies} times"
+                raise other_corpus(
+                    f"{name} occurs {count} times in the corpus, not {canary.copies} times"
                 )
-            texts = corpus.take([place for place in canary.positions if place < len(corpus)])
+            texts = corpus.take([index for index in canary.positions if index < len(corpus)])
             if list(texts) != [canary.phrase] * canary.copies:
-                raise not_there(f"the copies of {who} are not at their positions")
+                raise other_corpus(f"the copies of {name} are not at their positions")
 
 
 def plant(
@@ -160,20 +160,20 @@ def plant(
     vocabulary: Vocabulary | None = None,
     user: str = "",
 ) -> tuple[Corpus, Manifest]:
-    """Put each canary's copies into a corpus, each copy as a document of its own.
+    """Insert the copies of canaries into a corpus, one document per copy.
 
     Args:
-        corpus: stays as it is.
-        canaries: planted ones and controls, no phrase twice.
-        seed: decides the positions.
+        corpus: is not changed.
+        canaries: planted ones and controls with different phrases.
+        seed: random seed of the positions.
         vocabulary: to record the canaries' ids.
-        user: whose the copies of a canary without a user are, in a corpus with users.
+        user: of the copies of a canary without a user, in a corpus with users.
 
     Returns:
-        (the corpus with the copies, the record).
+        (the corpus with the copies, its manifest).
 
     Raises:
-        ValueError: there is nothing to plant, or a phrase comes twice.
+        ValueError: there is nothing to plant, or a phrase occurs twice.
         DataError: the corpus already holds one of the phrases, or the vocabulary lacks a word.
     """
     phrases = [canary.phrase for canary in canaries]
@@ -181,12 +181,12 @@ def plant(
     copies = [canary.copies for canary in canaries]
     order, positions = scatter(len(corpus), copies, np.random.default_rng(seed))
     recorded = []
-    for number, (canary, own) in enumerate(zip(canaries, positions, strict=True), 1):
+    for number, (canary, copy_positions) in enumerate(zip(canaries, positions, strict=True), 1):
+        ids: tuple[int, ...] = canary.ids
         if vocabulary is not None:
             ids = tuple(vocabulary.encode(canary.phrase))
-            require_read(ids, f"canary {number}", vocabulary)
-            canary = replace(canary, ids=ids)
-        recorded.append(replace(canary, positions=own))
+            require_known_words(ids, f"canary {number}", vocabulary)
+        recorded.append(replace(canary, ids=ids, positions=copy_positions))
     columns = {"text": phrases, "user": [canary.user or user for canary in canaries]}
     columns |= dict.fromkeys(("label", "source"), [""] * len(phrases))
     documents = Corpus(pa.table({name: columns[name] for name in corpus.table.column_names}))
@@ -205,14 +205,14 @@ def load_canaries(
 ) -> tuple[Manifest, tuple[Canary, ...]]:
     """A manifest, and its canaries with the ids of a model's vocabulary.
 
-    Controls with words that the vocabulary lacks are left out and counted in the log: which words
-    a vocabulary keeps is decided later than which words a control has.
+    Controls with words that the vocabulary lacks are left out and counted in the log: the
+    vocabulary may be made after the controls.
 
     Args:
-        manifest: a `Manifest`, its file, or the directory of `vestige plant` that holds one.
+        manifest: a `Manifest`, its file, or a directory of `vestige plant`.
 
     Raises:
-        ManifestError: it is missing, malformed, was changed, or holds no canary.
+        ManifestError: it is missing, malformed, was changed, or has no canary.
         IncompatibleModels: it was planted for another vocabulary.
         DataError: a planted canary, or every control, has words that the vocabulary lacks.
     """
@@ -232,27 +232,29 @@ def load_canaries(
         )
     ids = [tuple(vocabulary.encode(canary.phrase)) for canary in sealed.canaries]
     pairs = list(zip(sealed.canaries, ids, strict=True))
-    controls = [_unread(own, vocabulary) for canary, own in pairs if canary.control]
-    left_out = 0 if all(controls) else sum(controls)  # if all are, the error names the first
+    unreadable = [_has_unknown(row, vocabulary) for canary, row in pairs if canary.control]
+    left_out = 0 if all(unreadable) else sum(unreadable)  # if all are, the error names the first
     if left_out:
-        monitor.log(f"{left_out} of {len(controls)} controls left out: the model lacks their words")
-    found = []
-    for number, (canary, own) in enumerate(pairs, 1):
-        if not (left_out and canary.control and _unread(own, vocabulary)):
-            require_read(own, f"canary {number} of {where}", vocabulary)
-            found.append(replace(canary, ids=own))
-    return sealed, tuple(found)
+        monitor.log(
+            f"{left_out} of {len(unreadable)} controls left out: the model lacks their words"
+        )
+    canaries = []
+    for number, (canary, row) in enumerate(pairs, 1):
+        if not (left_out and canary.control and _has_unknown(row, vocabulary)):
+            require_known_words(row, f"canary {number} of {where}", vocabulary)
+            canaries.append(replace(canary, ids=row))
+    return sealed, tuple(canaries)
 
 
 def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int, ...]:
-    """The token ids of a canary. Errors name its number, since its words are secret.
+    """The token ids of a canary. Errors give its number, since its words are secret.
 
     Raises:
         DataError: the vocabulary lacks a word of it.
         IncompatibleModels: it was planted for another vocabulary.
     """
     ids = tuple(vocabulary.encode(canary.phrase))
-    require_read(ids, f"canary {number}", vocabulary)
+    require_known_words(ids, f"canary {number}", vocabulary)
     if canary.ids and canary.ids != ids:
         raise IncompatibleModels(
             f"canary {number} was planted for another vocabulary",
@@ -261,41 +263,43 @@ def canary_ids(number: int, canary: Canary, vocabulary: Vocabulary) -> tuple[int
     return ids
 
 
-def require_read(ids: Sequence[int], what: str, vocabulary: Vocabulary) -> None:
-    """Raise DataError if the vocabulary lacks a word of a text, which is secret."""
-    if _unread(ids, vocabulary):
-        lacking = [str(place) for place, token in enumerate(ids, 1) if token == vocabulary.unk_id]
+def require_known_words(ids: Sequence[int], what: str, vocabulary: Vocabulary) -> None:
+    """Raise DataError if the vocabulary lacks a word; `what` names the text, which is secret."""
+    if _has_unknown(ids, vocabulary):
+        unknown = [str(number) for number, id in enumerate(ids, 1) if id == vocabulary.unk_id]
         raise DataError(
             f"{what} has words that the model's vocabulary of {len(vocabulary)} tokens lacks: "
-            f"{', '.join(lacking)} of {len(ids)}",
+            f"{', '.join(unknown)} of {len(ids)}",
             remedy="Pass the model trained on this text, or plant with --vocabulary MODEL, with "
             "other words, or with a subword vocabulary.",
         )
 
 
-def _unread(ids: Sequence[int], vocabulary: Vocabulary) -> bool:
+def _has_unknown(ids: Sequence[int], vocabulary: Vocabulary) -> bool:
     return not ids or vocabulary.unk_id in ids
 
 
 def shuffled(tokens: Sequence[int]) -> tuple[int, ...] | None:
     """The tokens (ids) in another order: a control for memory of the order; None if all are equal.
 
-    Of 100 random orders, the one that shares the fewest adjacent pairs with the original, and then
-    one that begins with another token. The tokens are the seed, so a phrase always has the same.
+    Of 100 random orders, the one with the fewest adjacent pairs of the original; among equals, one
+    with another first token. The tokens are the seed, so that a phrase has one such order.
 
     Example:
         >>> shuffled([4, 5]), shuffled([7, 7, 7])
         ((5, 4), None)
     """
-    own = tuple(int(token) for token in tokens)
-    if len(set(own)) < 2:
+    original = tuple(int(token) for token in tokens)
+    if len(set(original)) < 2:
         return None
-    generator = np.random.default_rng(own)
-    neighbours = set(pairwise(own))
+    rng = np.random.default_rng(original)
+    original_pairs = set(pairwise(original))
 
-    def likeness(order: tuple[int, ...]) -> tuple[bool, int, bool]:
-        shared = sum(pair in neighbours for pair in pairwise(order))
-        return order == own, shared, order[0] == own[0]
+    def similarity(order: tuple[int, ...]) -> tuple[bool, int, bool]:
+        shared = sum(pair in original_pairs for pair in pairwise(order))
+        return order == original, shared, order[0] == original[0]
 
-    drawn = [tuple(own[i] for i in generator.permutation(len(own))) for _ in range(_DRAWS)]
-    return min([*drawn, own[::-1], own[1:] + own[:1]], key=likeness)
+    orders = [
+        tuple(original[index] for index in rng.permutation(len(original))) for _ in range(_ORDERS)
+    ]
+    return min([*orders, original[::-1], original[1:] + original[:1]], key=similarity)

@@ -1,12 +1,12 @@
-"""Secrets in labelled utterances, their planting, and the record of it.
+"""Secrets in labelled utterances, their planting, and its manifest.
 
 Parikh, Dupuy and Gupta (2022), "Canary Extraction in Natural Language Understanding Models",
-section 4.2 and appendix A: utterances whose last words are drawn at random from a small set, with
-an intent and a slot of their own. A canary's copies are split between training and validation in a
-ratio of 9:1.
+section 4.2 and appendix A: utterances whose last words are sampled from a small set, with an intent
+and a slot of their own. A canary's copies are split between training and validation in a ratio of
+9:1.
 
-Differs from the paper: every set has controls, secrets drawn alike that are never planted. Of R
-copies, R / 10 rounded down go to validation.
+Differs from the paper: every set has controls, secrets sampled in the same way that are never
+planted. Of R copies, R / 10 rounded down go to validation.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,12 +21,12 @@ import numpy as np
 from vestige.data.canaries.patterns import CANDIDATES, SecretPattern, draw_secrets, named_sets
 from vestige.data.canaries.planting import (
     REMEDY,
-    Copied,
-    Record,
+    AnyCanary,
+    SealedManifest,
     format_of,
     inconsistent,
     manifest_file,
-    not_there,
+    other_corpus,
     require_plantable,
     scatter,
 )
@@ -34,23 +34,22 @@ from vestige.data.files import Count, Name, Schema, Seed, Sha256, conform
 from vestige.data.utterances import Utterance, Utterances
 from vestige.errors import DataError, ManifestError
 
-_VALIDATED = 10  # one copy of so many goes to validation
+_COPIES_PER_VALIDATION_COPY = 10
 _Positions = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretCanary(Copied):
-    """An utterance with a secret in it, and how often it is planted.
+class SecretCanary(AnyCanary):
+    """An utterance with a secret, and how often it is planted.
 
     Attributes:
-        pattern: its text with places for the secret, such as "my pin code is {digit:4}".
-        intent: what it is labelled with.
+        pattern: its text with unknown words, such as "my pin code is {digit:4}".
+        intent: its label.
         slot: the slot that the secret fills.
-        candidates: the sets of words that the pattern names, by name; where one is missing, it
-            is that of `CANDIDATES`.
-        secret: the words for those places.
+        candidates: (name, words) of the sets in the pattern; other sets are from `CANDIDATES`.
+        secret: the unknown words.
         copies: how often it is planted, validation included; 0 for a control.
-        train: which utterances of the planted training part are its copies.
+        train: positions of its copies in the planted training part.
         validation: likewise for validation.
 
     Raises:
@@ -79,17 +78,17 @@ class SecretCanary(Copied):
 
     @property
     def parsed(self) -> SecretPattern:
-        """The pattern, read."""
-        return _parsed(self.pattern, self.intent, self.slot, self.candidates)
+        """The parsed pattern."""
+        return _parse(self.pattern, self.intent, self.slot, self.candidates)
 
     @property
     def utterance(self) -> Utterance:
-        """The pattern with the secret in its places."""
+        """The pattern with the secret as its unknown words."""
         return self.parsed.utterance(self.secret)
 
 
 @lru_cache(maxsize=64)
-def _parsed(
+def _parse(
     pattern: str, intent: str, slot: str, sets: tuple[tuple[str, tuple[str, ...]], ...]
 ) -> SecretPattern:
     return SecretPattern.parse(pattern, intent=intent, slot=slot, candidates=dict(sets))
@@ -106,17 +105,17 @@ def secret_canaries(
     controls: int = 1,
     seed: int,
 ) -> tuple[SecretCanary, ...]:
-    """Canaries of one pattern, then the controls; no secret comes twice.
+    """Canaries of one pattern, then the controls, with different secrets.
 
     Args:
         pattern: text such as "my pin code is {digit:4}"; see `SecretPattern.parse`.
-        intent: what the utterances are labelled with.
+        intent: label of the utterances.
         slot: the slot that the secret fills.
         candidates: further sets of words by name.
-        copies: how often each is to be planted, validation included.
-        number: how many to plant.
-        controls: how many never to plant, in all.
-        seed: decides the secrets, together with the pattern's words.
+        copies: of each planted canary, validation included.
+        number: of planted canaries.
+        controls: number of controls in all.
+        seed: random seed of the secrets, together with the pattern's words.
 
     Raises:
         ValueError: the pattern cannot be read, or has fewer secrets.
@@ -127,17 +126,22 @@ def secret_canaries(
             f"number and controls must be at most {parsed.space} together, the secrets of the "
             f"pattern {pattern!r}, got {number} and {controls}"
         )
-    known = {**CANDIDATES, **(candidates or {})}
-    used = tuple((name, tuple(known[name])) for name in named_sets(pattern))
-    shared: dict[str, Any] = {"pattern": pattern, "intent": intent, "slot": slot}
+    sets = {**CANDIDATES, **(candidates or {})}
     return tuple(
-        SecretCanary(**shared, secret=secret, copies=copies * (n < number), candidates=used)
-        for n, secret in enumerate(draw_secrets(parsed, number=number + controls, seed=seed))
+        SecretCanary(
+            pattern=pattern,
+            intent=intent,
+            slot=slot,
+            candidates=tuple((name, tuple(sets[name])) for name in named_sets(pattern)),
+            secret=secret,
+            copies=copies if index < number else 0,
+        )
+        for index, secret in enumerate(draw_secrets(parsed, number=number + controls, seed=seed))
     )
 
 
 class _Entry(Schema):
-    """A canary as a record has it."""
+    """A canary in the file; its candidates are names of sets in the file."""
 
     pattern: Name
     intent: Name
@@ -157,7 +161,7 @@ class _Part(Schema):
 
 
 class _File(Schema):
-    """A record in its file, without its format and seal."""
+    """Content of the file, without its format and seal."""
 
     seed: Seed
     train: _Part
@@ -167,12 +171,12 @@ class _File(Schema):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SecretManifest(Record):
-    """The record of secrets planted in labelled utterances: all that an attack needs to know.
+class SecretManifest(SealedManifest):
+    """Record of secrets planted in labelled utterances.
 
     Attributes:
-        canaries: all of them, controls too.
-        seed: what decided the positions.
+        canaries: planted ones and controls.
+        seed: random seed of the positions.
         before: fingerprints of (training, validation) before planting.
         after: fingerprints of both with the canaries.
     """
@@ -186,7 +190,7 @@ class SecretManifest(Record):
 
     @property
     def train_positions(self) -> _Positions:
-        """For each canary, which utterances of the training part are its copies."""
+        """For each canary, positions of its copies in the training part."""
         return tuple(canary.train for canary in self.canaries)
 
     @property
@@ -201,60 +205,65 @@ class SecretManifest(Record):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Every word that a canary could have, in order of the alphabet.
+        """All words that a canary could have, in alphabetical order.
 
-        A vocabulary that lacked the candidates that were not planted would give the planted
-        ones away.
+        A vocabulary with only the planted candidates would reveal them.
         """
-        known = {word for pattern in self.patterns for word in pattern.words if word is not None}
-        sets = {place for pattern in self.patterns for place in pattern.candidates}
-        return tuple(sorted(known.union(*sets)))
+        fixed = {word for pattern in self.patterns for word in pattern.words if word is not None}
+        candidates = (words for pattern in self.patterns for words in pattern.candidates)
+        return tuple(sorted(fixed.union(*candidates)))
 
     @property
     def intents(self) -> tuple[str, ...]:
-        """The intents of the canaries, each once, in order."""
+        """The different intents of the canaries, in order."""
         return tuple(dict.fromkeys(canary.intent for canary in self.canaries))
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the canaries' words, each once, in order."""
+        """The different tags of the canaries' words, in order."""
         return tuple(dict.fromkeys(tag for pattern in self.patterns for tag in pattern.tags))
 
     def content(self) -> dict[str, Any]:
-        """The record as JSON holds it."""
-        entries = [
-            {**vars(canary), "candidates": [name for name, _ in canary.candidates]}
-            for canary in self.canaries
-        ]
-        parts = zip(("train", "validation"), self.before, self.after, strict=True)
+        """The content of the manifest's file, without the seal."""
         return {
             "format": self.FORMAT,
             "seed": self.seed,
-            **{name: {"before": before, "after": after} for name, before, after in parts},
-            "candidates": _sets(self.canaries),
-            "canaries": entries,
+            "train": {"before": self.before[0], "after": self.after[0]},
+            "validation": {"before": self.before[1], "after": self.after[1]},
+            "candidates": _candidate_sets(self.canaries),
+            "canaries": [
+                {**vars(canary), "candidates": [name for name, _ in canary.candidates]}
+                for canary in self.canaries
+            ],
         }
 
     @classmethod
-    def _of(cls, content: dict[str, Any], path: Path) -> Self:
+    def _from_content(cls, content: dict[str, Any], path: Path) -> Self:
         file = conform(content, _File, path, error=ManifestError, remedy=REMEDY)
-        sets = {name: tuple(words) for name, words in file.candidates.items()}
         canaries = []
         for number, entry in enumerate(file.canaries, 1):
-            if not set(entry.candidates) <= sets.keys():
+            if not set(entry.candidates) <= file.candidates.keys():
                 raise inconsistent(
                     path, f"canary {number} uses candidates that the record does not list"
                 )
-            values: dict[str, Any] = {
-                name: tuple(value) if isinstance(value, list) else value for name, value in entry
-            }
-            values["candidates"] = tuple((name, sets[name]) for name in entry.candidates)
             try:
-                canaries.append(SecretCanary(**values))
-            except ValueError as error:  # whose message may hold words of the secret
+                canary = SecretCanary(
+                    pattern=entry.pattern,
+                    intent=entry.intent,
+                    slot=entry.slot,
+                    candidates=tuple(
+                        (name, tuple(file.candidates[name])) for name in entry.candidates
+                    ),
+                    secret=tuple(entry.secret),
+                    copies=entry.copies,
+                    train=tuple(entry.train),
+                    validation=tuple(entry.validation),
+                )
+            except ValueError as error:  # its message may have words of the secret
                 raise inconsistent(
                     path, f"the pattern of canary {number} is invalid, or does not fit its secret"
                 ) from error
+            canaries.append(canary)
         return cls(
             canaries=tuple(canaries),
             seed=file.seed,
@@ -262,7 +271,7 @@ class SecretManifest(Record):
             after=(file.train.after, file.validation.after),
         )
 
-    def _parts(self) -> tuple[_Positions, ...]:
+    def _positions_by_part(self) -> tuple[_Positions, ...]:
         return self.train_positions, self.validation_positions
 
     def verify(self, train: Utterances, validation: Utterances) -> None:
@@ -275,30 +284,34 @@ class SecretManifest(Record):
             ("training", train, self.train_positions),
             ("validation", validation, self.validation_positions),
         )
-        for name, part, positions in parts:
-            places: dict[str, list[int]] = {}
-            for place, utterance in enumerate(part):
-                places.setdefault(utterance.text.casefold(), []).append(place)
-            for number, (canary, own) in enumerate(zip(self.canaries, positions, strict=True), 1):
-                said, who = canary.utterance, f"{canary.name} {number}"
-                found = places.get(said.text.casefold(), [])
-                if len(found) != len(own):
-                    raise not_there(
-                        f"{who} occurs {len(found)} times in the {name} part, not {len(own)} times"
+        for part_name, part, positions in parts:
+            indices: dict[str, list[int]] = {}
+            for index, utterance in enumerate(part):
+                indices.setdefault(utterance.text.casefold(), []).append(index)
+            pairs = zip(self.canaries, positions, strict=True)
+            for number, (canary, expected) in enumerate(pairs, 1):
+                name = f"{canary.name} {number}"
+                actual = indices.get(canary.utterance.text.casefold(), [])
+                if len(actual) != len(expected):
+                    raise other_corpus(
+                        f"{name} occurs {len(actual)} times in the {part_name} part, not "
+                        f"{len(expected)} times"
                     )
-                if found != list(own):
-                    raise not_there(f"{who} is not at its positions in the {name} part")
-                if any(other != said for other in part.take(found)):
-                    raise not_there(f"{who} has other words, tags or intent in the {name} part")
+                if actual != list(expected):
+                    raise other_corpus(f"{name} is not at its positions in the {part_name} part")
+                if any(copy != canary.utterance for copy in part.take(actual)):
+                    raise other_corpus(
+                        f"{name} has other words, tags or intent in the {part_name} part"
+                    )
 
 
 def plant_secrets(
     train: Utterances, validation: Utterances, canaries: Sequence[SecretCanary], *, seed: int
 ) -> tuple[Utterances, Utterances, SecretManifest]:
-    """Put copies of canaries at random positions of two parts of a corpus; these stay as they are.
+    """Insert copies of canaries at random positions of two parts of a corpus.
 
     Returns:
-        (training with copies, validation with copies, the record).
+        (training with copies, validation with copies, their manifest).
 
     Raises:
         ValueError: nothing to plant, an utterance twice, or two sets of candidates with one name.
@@ -306,25 +319,30 @@ def plant_secrets(
     """
     texts = [canary.utterance.text for canary in canaries]
     require_plantable(canaries, texts, (train + validation).corpus(), what="utterance")
-    _sets(canaries)
-    generator = np.random.default_rng(seed)
-    held = [canary.copies // _VALIDATED for canary in canaries]
-    kept = [canary.copies - other for canary, other in zip(canaries, held, strict=True)]
-    own = Utterances.of(canary.utterance for canary in canaries)
-    parts, places = [], []
-    for name, part, copies in (("training", train, kept), ("validation", validation, held)):
+    _candidate_sets(canaries)
+    rng = np.random.default_rng(seed)
+    validation_copies = [canary.copies // _COPIES_PER_VALIDATION_COPY for canary in canaries]
+    train_copies = [
+        canary.copies - copies for canary, copies in zip(canaries, validation_copies, strict=True)
+    ]
+    utterances = Utterances.of(canary.utterance for canary in canaries)
+    parts, positions = [], []
+    for name, part, copies in (
+        ("training", train, train_copies),
+        ("validation", validation, validation_copies),
+    ):
         if sum(copies) and not len(part):
             raise DataError(
                 f"the {name} part is empty; it needs {sum(copies)} copies of canaries",
                 remedy="Pass utterances for it, or hold out fewer of the others.",
             )
-        order, positions = scatter(len(part), copies, generator)
-        parts.append((part + own).take(order))
-        places.append(positions)
+        order, part_positions = scatter(len(part), copies, rng)
+        parts.append((part + utterances).take(order))
+        positions.append(part_positions)
     manifest = SecretManifest(
         canaries=tuple(
-            replace(canary, train=first, validation=second)
-            for canary, first, second in zip(canaries, *places, strict=True)
+            replace(canary, train=in_train, validation=in_validation)
+            for canary, in_train, in_validation in zip(canaries, *positions, strict=True)
         ),
         seed=seed,
         before=(train.fingerprint(), validation.fingerprint()),
@@ -337,10 +355,10 @@ def load_secrets(manifest: str | PathLike[str] | SecretManifest) -> SecretManife
     """A manifest of secrets in labelled utterances.
 
     Args:
-        manifest: itself, its file, or the directory of `vestige plant --task nlu`.
+        manifest: a manifest, its file, or a directory of `vestige plant --task nlu`.
 
     Raises:
-        ManifestError: it is missing, malformed, was changed, or is one of running text.
+        ManifestError: it is missing, malformed, was changed, or describes running text.
     """
     if isinstance(manifest, SecretManifest):
         return manifest
@@ -353,10 +371,10 @@ def load_secrets(manifest: str | PathLike[str] | SecretManifest) -> SecretManife
     return SecretManifest.load(file)
 
 
-def _sets(canaries: Sequence[SecretCanary]) -> dict[str, tuple[str, ...]]:
-    """The sets of candidates by name."""
-    found: dict[str, tuple[str, ...]] = {}
+def _candidate_sets(canaries: Sequence[SecretCanary]) -> dict[str, tuple[str, ...]]:
+    """The sets of candidates by name; ValueError for two sets of one name."""
+    sets: dict[str, tuple[str, ...]] = {}
     for name, words in (pair for canary in canaries for pair in canary.candidates):
-        if found.setdefault(name, words) != words:
+        if sets.setdefault(name, words) != words:
             raise ValueError(f"candidates must be one set for each name, got two called {name!r}")
-    return found
+    return sets

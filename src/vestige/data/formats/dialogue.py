@@ -1,6 +1,6 @@
-"""What people wrote to each other: film scripts, chats, comments, and chats in tables.
+"""Dialogues: film scripts, chats, comments, and chats in tables.
 
-As all formats, they raise DataError with file, line or row, fault and remedy.
+Like all formats, they raise DataError with file, line or row, fault and remedy.
 """
 
 import re
@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from vestige.data.corpus import Corpus
-from vestige.data.files import raw_lines
 from vestige.data.formats.reading import (
     ROWS,
     TABLES,
-    corpus_format,
-    files_of,
-    named,
-    not_empty,
-    with_columns,
+    add_corpus_format,
+    by_columns,
+    by_name,
+    raw_lines,
+    require_documents,
+    source_files,
 )
-from vestige.data.formats.tables import read_table, rows
+from vestige.data.formats.tables import located_rows, read_table
 from vestige.errors import DataError
 
 TURNS = ("messages", "conversations")
@@ -53,7 +53,6 @@ class _Line(NamedTuple):
     text: str
 
 
-@corpus_format("cornell", named("movie_lines*.txt", inside=["movie_lines*.txt"]))
 def read_cornell(path: Path) -> Corpus:
     """The replies of every character in the Cornell Movie-Dialogs, in the order of the script.
 
@@ -62,8 +61,8 @@ def read_cornell(path: Path) -> Corpus:
     `movie_conversations.txt`, lines of one film are one conversation if their numbers follow each
     other: this joins conversations that follow each other in the script.
 
-    Lines without words take no part, nor does a last line without a line end: then the file was
-    cut. Mark-up (`<u>`) is removed.
+    Lines without words are left out, and so is a last line without a line end, since the file was
+    cut there. Mark-up (`<u>`) is removed.
 
     Args:
         path: the folder, or its file of lines, `movie_lines*.txt`.
@@ -72,7 +71,7 @@ def read_cornell(path: Path) -> Corpus:
         users are the characters' ids ("u0"), since films share names; labels are the films'
         titles, or their ids without the characters' file.
     """
-    files = files_of(path, (), "movie_lines*.txt")
+    files = source_files(path, (), "movie_lines*.txt")
     if len(files) != 1:
         raise DataError(
             f"{path} has {len(files)} files movie_lines*.txt; one is needed",
@@ -85,8 +84,8 @@ def read_cornell(path: Path) -> Corpus:
             raise DataError(f"{where}: the line {name} occurs twice", remedy=_REMEDY)
         script[number] = _Line(character.strip(), film.strip(), _MARK_UP.sub("", text).strip())
     conversations = files[0].with_name("movie_conversations.txt")
-    places = _listed(conversations) if conversations.is_file() else _consecutive(script)
-    pairs = [(script[a], script[b]) for a, b in places if a in script and b in script]
+    numbers = _listed(conversations) if conversations.is_file() else _consecutive(script)
+    pairs = [(script[a], script[b]) for a, b in numbers if a in script and b in script]
     pairs = [(a, b) for a, b in pairs if a.text and b.text and a.character != b.character]
     films = files[0].with_name("movie_characters_metadata.txt")
     rows = _fields(films, 6) if films.is_file() else ()
@@ -97,7 +96,10 @@ def read_cornell(path: Path) -> Corpus:
         labels=(titles.get(reply.film, reply.film) for _, reply in pairs),
         sources=(line.text for line, _ in pairs),
     )
-    return not_empty(corpus, files[0])
+    return require_documents(corpus, files[0])
+
+
+add_corpus_format("cornell", read_cornell, by_name("movie_lines*.txt", inside=["movie_lines*.txt"]))
 
 
 def _consecutive(script: Mapping[int, _Line]) -> Iterator[tuple[int, int]]:
@@ -121,20 +123,19 @@ def _number(name: str, where: str) -> int:
 
 
 def _fields(file: Path, count: int) -> Iterator[tuple[str, list[str]]]:
-    """Place and fields of each row; a last row without a line end is left out."""
+    """Location and fields of each row; a last row without a line end is left out."""
     for number, line in enumerate(raw_lines(file), start=1):
         if not line.endswith(b"\n") or not line.strip():
             continue
         where = f"{file}, line {number}"
         row = _SEPARATOR.split(_decoded(line).rstrip("\r\n"), maxsplit=count - 1)
         if len(row) < count:
-            problem = f"{where}: {len(row)} fields; {count} are needed"
-            raise DataError(problem, remedy=_REMEDY)
+            raise DataError(f"{where}: {len(row)} fields; {count} are needed", remedy=_REMEDY)
         yield where, row
 
 
 def _decoded(line: bytes) -> str:
-    # The corpus is Windows text; copies of it are UTF-8, and a few of its bytes are neither.
+    # The corpus is Windows text; copies are UTF-8; a few bytes are neither.
     for encoding in ("utf-8", "cp1252"):
         try:
             return line.decode(encoding)
@@ -143,31 +144,30 @@ def _decoded(line: bytes) -> str:
     return line.decode("latin-1")
 
 
-@corpus_format("ubuntu-irc", with_columns("log", "time", "user", "text"), stage=ROWS)
 def read_ubuntu_irc(path: Path) -> Corpus:
-    """The replies that are addressed to a nickname ("ann: try this").
+    """Replies that are addressed to a nickname ("ann: try this").
 
-    Stands in for Lowe et al. (2015), "The Ubuntu Dialogue Corpus", who find conversations in the
-    same logs by the nickname that a message begins with. Differs from the paper: pairs of messages
-    are not only those of conversations of two; the message that is answered is the last one of
-    the addressed user, whenever it was written.
+    Replaces Lowe et al. (2015), "The Ubuntu Dialogue Corpus", who find conversations in the same
+    logs by the nickname at the beginning of a message. Differs from the paper: conversations may
+    have more than two users, and a reply answers the last message of the addressed user, however
+    old it is.
 
-    A reply's source is the last message of that nickname in the same log; the nickname is no part
-    of the text. It counts as one only if someone of that name wrote before.
+    A reply's source is the last message of that nickname in the same log; its text is without the
+    nickname. A word is a nickname only if a user of that name wrote before.
 
     Args:
         path: a table of messages (`log`, `time`, `user`, `text`), or a folder of such files. Users
             of the corpus are nicknames, labels the logs.
     """
     columns = {"user_column": "user", "label_column": "log"}
-    parts = [read_table(file, **columns) for file in files_of(path, TABLES)]
+    parts = [read_table(file, **columns) for file in source_files(path, TABLES)]
     messages = Corpus.concatenate(parts)
     last: dict[tuple[str, str], str] = {}  # by log and nickname in lower case
-    places: list[int] = []
+    replies: list[int] = []
     texts: list[str] = []
     sources: list[str] = []
-    every = zip(messages, messages.users or [], messages.labels or [], strict=True)
-    for place, (message, user, log) in enumerate(every):
+    rows = zip(messages, messages.users or [], messages.labels or [], strict=True)
+    for index, (message, user, log) in enumerate(rows):
         text = message.strip()
         addressed = _ADDRESSED.fullmatch(text)
         key = addressed and (log, addressed[1].lower())
@@ -175,16 +175,20 @@ def read_ubuntu_irc(path: Path) -> Corpus:
         if addressed and key in last:
             answer = addressed[2].strip()
             if answer and addressed[1].lower() != user.lower():
-                places.append(place)
+                replies.append(index)
                 texts.append(answer)
                 sources.append(last[key])
         last[log, user.lower()] = answer or text
-    kept = messages.take(places)
+    kept = messages.take(replies)
     corpus = Corpus.from_texts(texts, users=kept.users, labels=kept.labels, sources=sources)
-    return not_empty(corpus, path)
+    return require_documents(corpus, path)
 
 
-@corpus_format("reddit", with_columns("author", "body", "subreddit"), stage=ROWS)
+add_corpus_format(
+    "ubuntu-irc", read_ubuntu_irc, by_columns("log", "time", "user", "text"), stage=ROWS
+)
+
+
 def read_reddit(path: Path) -> Corpus:
     """Comments in the order of the file; users are authors, labels subreddits.
 
@@ -194,8 +198,11 @@ def read_reddit(path: Path) -> Corpus:
         path: JSON lines with `author`, `body` and `subreddit`, gzip or not, or a folder of them.
     """
     columns = {"text_column": "body", "user_column": "author", "label_column": "subreddit"}
-    files = files_of(path, (), "*.jsonl*")
+    files = source_files(path, (), "*.jsonl*")
     return Corpus.concatenate([read_table(file, **columns) for file in files])
+
+
+add_corpus_format("reddit", read_reddit, by_columns("author", "body", "subreddit"), stage=ROWS)
 
 
 # Chats in the columns of a table
@@ -203,9 +210,9 @@ def read_reddit(path: Path) -> Corpus:
 
 def chats(path: Path, column: str) -> Iterator[Chat]:
     """The chats in a column of a table: turns with role and content, or with from and value."""
-    for where, row in rows(path, [column]):
+    for where, row in located_rows(path, [column]):
         try:
-            yield [_turn(one) for one in row[column] or ()]
+            yield [_read_turn(turn) for turn in row[column] or ()]
         except (TypeError, ValueError, AttributeError):
             raise DataError(
                 f'{where}: "{column}" is not a list of turns with role and content',
@@ -213,11 +220,11 @@ def chats(path: Path, column: str) -> Iterator[Chat]:
             ) from None
 
 
-def _turn(given: Mapping[str, Any]) -> dict[str, str]:
-    role = given.get("role") or given.get("from")
-    content = given.get("content") or given.get("value") or ""
-    if not isinstance(content, str):  # parts, of which images have no text
-        content = "".join(one.get("text") or "" for one in content)
+def _read_turn(turn: Mapping[str, Any]) -> dict[str, str]:
+    role = turn.get("role") or turn.get("from")
+    content = turn.get("content") or turn.get("value") or ""
+    if not isinstance(content, str):  # parts; images have no text
+        content = "".join(part.get("text") or "" for part in content)
     if not isinstance(role, str):
         raise TypeError
     return {"role": _ROLES.get(role, role), "content": content}
@@ -225,10 +232,11 @@ def _turn(given: Mapping[str, Any]) -> dict[str, str]:
 
 def joined(path: Path, columns: Sequence[str]) -> Iterator[str]:
     """The texts of several columns of each row, a line end between them."""
-    remedy = "Convert its values to strings, or pass another --text column."
-    for where, row in rows(path, columns):
+    for where, row in located_rows(path, columns):
         for name in columns:
             if not isinstance(row[name], str | None):
-                problem = f'{where}: "{name}" is {type(row[name]).__name__}, not text'
-                raise DataError(problem, remedy=remedy)
+                raise DataError(
+                    f'{where}: "{name}" is {type(row[name]).__name__}, not text',
+                    remedy="Convert its values to strings, or pass another --text column.",
+                )
         yield "\n".join(row[name] for name in columns if row[name])

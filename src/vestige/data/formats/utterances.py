@@ -6,7 +6,7 @@ adds formats through the entry-point group `vestige.utterance_formats`.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from vestige import _validate
-from vestige.data.files import Fault, lines, raw_lines
+from vestige.data.files import Fault
 from vestige.data.formats.parallel import parallel_lines
 from vestige.data.formats.reading import (
     AUTO,
@@ -26,13 +26,14 @@ from vestige.data.formats.reading import (
     TEXT,
     Format,
     ReadOptions,
-    detected,
+    detect_format,
     ending,
-    fitting,
+    files_ending_in,
+    first_line,
+    raw_lines,
 )
-from vestige.data.formats.tables import rows
+from vestige.data.formats.tables import located_rows
 from vestige.data.utterances import OUTSIDE, Utterance, Utterances, UtteranceSplits, fault
-from vestige.data.writing import write_text
 from vestige.errors import DataError, reason
 from vestige.registry import Registry
 
@@ -59,7 +60,7 @@ def read_utterances(
     intent_column: str = "intent",
     limit: int | None = None,
 ) -> UtteranceSplits:
-    """Labelled utterances with whatever parts they come in.
+    """Labelled utterances in their parts.
 
     Args:
         source: a table; a folder of train, validation (also valid or dev) and test, each a
@@ -81,33 +82,21 @@ def read_utterances(
     options = ReadOptions(
         tokens_column=tokens_column, tags_column=tags_column, intent_column=intent_column
     )
-    chosen = None if format == AUTO else UTTERANCE_FORMATS[format]
-    chosen = chosen or detected(UTTERANCE_FORMATS, str(path), options)
-    if chosen is None:
-        raise _unknown(path)
-    splits = chosen.read(str(path), options)
+    if format != AUTO:
+        splits = UTTERANCE_FORMATS[format].read(str(path), options)
+    elif detected := detect_format(UTTERANCE_FORMATS, str(path), options):
+        splits = detected.read(str(path), options)
+    else:
+        raise _unknown_format(path)
     if limit is None:
         return splits
     parts = splits.parts().items()
-    first = {name: part.take(np.arange(min(limit, len(part)))) for name, part in parts}
-    return replace(splits, **first)
+    return replace(
+        splits, **{name: part.take(np.arange(min(limit, len(part)))) for name, part in parts}
+    )
 
 
-def write_utterances(utterances: Utterances, path: str | Path) -> None:
-    """Write utterances as JSON lines for `read_utterances`, whole or not at all.
-
-    Raises:
-        ValueError: there are no utterances, or the name does not end in `.jsonl`.
-    """
-    path = Path(path)
-    _validate.positive(utterances=len(utterances))
-    if path.suffix != ".jsonl":
-        raise ValueError(f"path must end in .jsonl, got {path.name!r}")
-    written = (json.dumps(one._asdict(), ensure_ascii=False) for one in utterances)
-    write_text(path, "".join(f"{row}\n" for row in written))
-
-
-def _unknown(path: Path) -> DataError:
+def _unknown_format(path: Path) -> DataError:
     if path.is_dir():
         return DataError(
             f"{path} has no utterances in a known format",
@@ -121,62 +110,61 @@ def _unknown(path: Path) -> DataError:
     )
 
 
-Located = Iterable[tuple[str, Any]]  # rows, each with its place for messages
+LocatedRows = Iterable[tuple[str, Any]]
+"""Rows, each with its location for messages."""
 
 
-def _splits(
+def _read_splits(
     path: Path,
     parts: Mapping[str, Path],
-    read: Callable[[Path], Located],
+    read_rows: Callable[[Path], LocatedRows],
     make: Callable[[Any], Utterance],
     remedy: str,
 ) -> UtteranceSplits:
-    """The parts of a source, whose rows `make` turns into utterances."""
+    """The parts of a source; `make` turns a row into an utterance."""
     if "train" not in parts:
         raise DataError(
             f"{path} has no part named train",
             remedy="Name the parts train, validation (or valid or dev) and test, or pass a file.",
         )
-    found = {name: _gathered(read(one), make, one, remedy) for name, one in parts.items()}
-    return UtteranceSplits(**found)
+    utterances = {
+        name: _make_utterances(read_rows(source), make, source, remedy)
+        for name, source in parts.items()
+    }
+    return UtteranceSplits(**utterances)
 
 
-def _gathered(
-    rows: Located, make: Callable[[Any], Utterance], source: Path, remedy: str
+def _make_utterances(
+    rows: LocatedRows, make: Callable[[Any], Utterance], source: Path, remedy: str
 ) -> Utterances:
-    made, where = [], ""
-    try:
-        for where, row in rows:  # noqa: B007  named below
-            made.append(make(row))
-    except Fault as found:
-        raise found.at(where, remedy) from None
-    if not made:
+    utterances = []
+    for where, row in rows:
+        try:
+            utterance = make(row)
+        except Fault as error:
+            raise error.at(where, remedy) from None
+        if problem := fault(utterance):
+            raise Fault(problem).at(where, remedy)
+        utterances.append(utterance)
+    if not utterances:
         raise DataError(f"{source} has no utterances", remedy="Pass labelled utterances.")
-    return Utterances.of(made)
-
-
-def _utterance(tokens: Sequence[str], tags: Sequence[str], intent: str) -> Utterance:
-    found = Utterance(tuple(tokens), tuple(tags), intent)
-    problem = fault(found)
-    if problem is not None:
-        raise Fault(problem)
-    return found
+    return Utterances.of(utterances)
 
 
 def _named_parts(entries: Iterable[Path]) -> dict[str, Path]:
-    """The file or folder of each part that the names say."""
-    found: dict[str, Path] = {}
+    """The file or folder of each part, by its name."""
+    parts: dict[str, Path] = {}
     for entry in sorted(entries):
         stem = entry.name.removesuffix(".gz").removesuffix(ending(entry))
         for part in (part for part, names in _PARTS.items() if stem in names):
-            if part in found:
+            if part in parts:
                 raise DataError(
-                    f"{entry.parent} has both {found[part].name} and {entry.name} for the part "
+                    f"{entry.parent} has both {parts[part].name} and {entry.name} for the part "
                     f"{part}",
                     remedy="Keep one of them, or pass a file.",
                 )
-            found[part] = entry
-    return found
+            parts[part] = entry
+    return parts
 
 
 # Tables: a column of words, one of tags, one of intents.
@@ -186,8 +174,8 @@ def _tables(path: Path) -> dict[str, Path]:
     """The tables of the parts; the only table of a folder is for training."""
     if not path.is_dir():
         return {"train": path}
-    found = fitting(path, TABLES)
-    return _named_parts(found) or ({"train": found[0]} if len(found) == 1 else {})
+    files = files_ending_in(path, TABLES)
+    return _named_parts(files) or ({"train": files[0]} if len(files) == 1 else {})
 
 
 def _is_table(path: Path) -> bool:
@@ -202,9 +190,10 @@ def _read_tables(path: Path, options: ReadOptions) -> UtteranceSplits:
         if not isinstance(intent, str):
             raise Fault(f'"{columns[2]}" is {type(intent).__name__}, not text')
         words, tags = (_words(row[column], column) for column in columns[:2])
-        return _utterance(words, tags, intent.strip())
+        return Utterance(tuple(words), tuple(tags), intent.strip())
 
-    return _splits(path, _tables(path), partial(rows, columns=columns), make, _REMEDY)
+    read_rows = partial(located_rows, columns=columns)
+    return _read_splits(path, _tables(path), read_rows, make, _REMEDY)
 
 
 def _words(value: object, column: str) -> list[str]:
@@ -245,15 +234,15 @@ def _is_parallel(path: Path) -> bool:
 def _read_parallel(path: Path, _: ReadOptions) -> UtteranceSplits:
     def make(row: tuple[str, ...]) -> Utterance:
         tokens, tags, intent = row
-        return _utterance(tokens.split(), tags.split(), intent)
+        return Utterance(tuple(tokens.split()), tuple(tags.split()), intent)
 
-    return _splits(path, _parallel_folders(path), _parallel_rows, make, _REMEDY)
+    return _read_splits(path, _parallel_folders(path), _parallel_rows, make, _REMEDY)
 
 
-def _parallel_rows(folder: Path) -> Located:
-    found = parallel_lines([folder / name for name in _PARALLEL])
-    where = f"{', '.join(_PARALLEL[:2])} and {_PARALLEL[2]}"
-    return ((f"{folder}, line {n} of {where}", row) for n, row in enumerate(found, start=1))
+def _parallel_rows(folder: Path) -> LocatedRows:
+    rows = parallel_lines([folder / name for name in _PARALLEL])
+    files = f"{', '.join(_PARALLEL[:2])} and {_PARALLEL[2]}"
+    return ((f"{folder}, line {n} of {files}", row) for n, row in enumerate(rows, start=1))
 
 
 # NLU-Evaluation-Data. Liu et al. (2019), "Benchmarking Natural Language Understanding Services for
@@ -265,12 +254,13 @@ def _is_nlu_evaluation(path: Path) -> bool:
     files = list(_tables(path).values())
     if len(files) != 1 or ending(files[0]) not in (".csv", ".tsv"):
         return False
-    return all(column in next(lines(files[0]), "") for column in _ANNOTATED)
+    header = first_line(files[0])
+    return all(column in header for column in _ANNOTATED)
 
 
 def _read_nlu_evaluation(path: Path, _: ReadOptions) -> UtteranceSplits:
-    read = partial(rows, columns=_ANNOTATED)
-    return _splits(path, _tables(path), read, _from_brackets, _BRACKETS)
+    read_rows = partial(located_rows, columns=_ANNOTATED)
+    return _read_splits(path, _tables(path), read_rows, _from_brackets, _BRACKETS)
 
 
 def _from_brackets(row: Mapping[str, Any]) -> Utterance:
@@ -279,17 +269,17 @@ def _from_brackets(row: Mapping[str, Any]) -> Utterance:
             raise Fault(f'no text in the column "{column}"')
     scenario, intent, text = (row[column].strip() for column in _ANNOTATED)
     # Text outside of slots alternates with name and content of a slot.
-    outside, *inside = _SLOT.split(text)
-    pieces: list[tuple[str, str | None]] = [(outside, None)]
-    for slot, content, after in zip(inside[::3], inside[1::3], inside[2::3], strict=True):
-        pieces += [(content, slot.strip()), (after, None)]
+    first, *rest = _SLOT.split(text)
+    pieces: list[tuple[str, str | None]] = [(first, None)]
+    for slot, content, outside in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        pieces += [(content, slot.strip()), (outside, None)]
     if any("[" in piece or "]" in piece for piece, slot in pieces if slot is None):
         raise Fault("a bracket is not closed, not opened or has no colon")
     return _from_pieces(pieces, f"{scenario}_{intent}")
 
 
 def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utterance:
-    """An utterance from pieces of its text, each with the slot that it fills, or None.
+    """An utterance from pieces of its text, each with its slot or None.
 
     Words end at blanks and where a piece ends: "Prince" and "'s songs" are three words.
     """
@@ -304,7 +294,7 @@ def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utter
             tags += [f"B-{slot}"] + [f"I-{slot}"] * (len(words) - 1)
         else:
             raise Fault(f"a slot has no {'words' if slot else 'name'}")
-    return _utterance(tokens, tags, intent)
+    return Utterance(tuple(tokens), tuple(tags), intent)
 
 
 # The original Snips files: 2017-06-custom-intent-engines of snips/nlu-benchmark. Coucke et al.
@@ -314,7 +304,8 @@ def _from_pieces(pieces: Iterable[tuple[str, str | None]], intent: str) -> Utter
 
 
 def _snips_intents(path: Path) -> list[str]:
-    return [e.name for e in _folders(path) if any(e.glob(f"train_{e.name}*.json"))]
+    names = [folder.name for folder in _folders(path)]
+    return [name for name in names if any((path / name).glob(f"train_{name}*.json"))]
 
 
 def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
@@ -326,17 +317,17 @@ def _read_snips(path: Path, _: ReadOptions) -> UtteranceSplits:
         )
 
     def read(files: list[Path]) -> Utterances:
-        found = (one for file in files for one in _snips(file))
-        return _gathered(found, _from_snips, path, _SHAPE)
+        rows = (row for file in files for row in _snips_rows(file))
+        return _make_utterances(rows, _from_snips, path, _SHAPE)
 
     full = [path / name / f"train_{name}_full.json" for name in names]
     train = read([f if f.exists() else f.with_stem(f.stem.removesuffix("_full")) for f in full])
-    held = [path / name / f"validate_{name}.json" for name in names]
-    held_out = any(file.exists() for file in held)
-    return UtteranceSplits(train=train, validation=read(held) if held_out else None)
+    validation = [path / name / f"validate_{name}.json" for name in names]
+    has_validation = any(file.exists() for file in validation)
+    return UtteranceSplits(train=train, validation=read(validation) if has_validation else None)
 
 
-def _snips(path: Path) -> Located:
+def _snips_rows(path: Path) -> LocatedRows:
     try:
         content = json.loads(_joined_halves(path))
     except (ValueError, RecursionError) as error:
@@ -346,13 +337,13 @@ def _snips(path: Path) -> Located:
     for intent, utterances in content.items():
         if not isinstance(utterances, list):
             raise DataError(f"{path}: an intent has no list of utterances", remedy=_SHAPE)
-        for number, said in enumerate(utterances, start=1):
-            yield f"{path}, utterance {number}", (said, intent.strip())
+        for number, utterance in enumerate(utterances, start=1):
+            yield f"{path}, utterance {number}", (utterance, intent.strip())
 
 
 def _from_snips(row: tuple[Any, str]) -> Utterance:
-    said, intent = row
-    data = said.get("data") if isinstance(said, dict) else None
+    utterance, intent = row
+    data = utterance.get("data") if isinstance(utterance, dict) else None
     if not isinstance(data, list):
         raise Fault('it has no list "data"')
     pieces = []
@@ -365,18 +356,18 @@ def _from_snips(row: tuple[Any, str]) -> Utterance:
 
 
 def _joined_halves(path: Path) -> str:
-    """UTF-8 text with characters of two halves (CESU-8) joined: a published file has one."""
-    read = []
+    """UTF-8 text with surrogate pairs (CESU-8) joined: a published file has one."""
+    text = []
     for number, line in enumerate(raw_lines(path), start=1):
         try:
             halves = line.decode("utf-8", "surrogatepass")
-            read.append(halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le"))
+            text.append(halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le"))
         except UnicodeDecodeError as error:
             raise DataError(
                 f"{path}, line {number}: not UTF-8",
                 remedy="Download it again, or convert it with `iconv -f latin1 -t utf-8`.",
             ) from error
-    return "".join(read).removeprefix("\ufeff")
+    return "".join(text).removeprefix("\ufeff")
 
 
 def _add(
@@ -385,12 +376,14 @@ def _add(
     detect: Callable[[Path], bool],
     stage: int,
 ) -> None:
-    found = UtteranceFormat(
-        read=lambda source, options: read(Path(source), options),
-        detect=lambda source, _: detect(Path(source)),
-        stage=stage,
+    UTTERANCE_FORMATS.add(
+        name,
+        UtteranceFormat(
+            read=lambda source, options: read(Path(source), options),
+            detect=lambda source, _: detect(Path(source)),
+            stage=stage,
+        ),
     )
-    UTTERANCE_FORMATS.add(name, found)
 
 
 _add("parallel", _read_parallel, _is_parallel, NAMES)

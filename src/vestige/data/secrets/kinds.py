@@ -1,4 +1,4 @@
-"""Kinds of secrets: how each is recognized in a line, and which texts have its format.
+"""Kinds of secrets: their recognition in a line, and the texts of their formats.
 
 `spans` recognizes them in running text, by stricter rules.
 """
@@ -17,10 +17,10 @@ import numpy as np
 from vestige.data.lexicon import FAMILY, GIVEN, WORDS_BY_ROLE
 
 UNIFORM = frozenset({"code", "phone", "card", "iban", "key"})
-"""Kinds of random characters, each as frequent as another."""
+"""Kinds of uniformly random characters."""
 
 IDENTIFIERS = UNIFORM - {"code"}
-"""Kinds that are secret in any context. A code, a name or a date is one only in its own."""
+"""Kinds that are secret in any context, unlike a code, a name or a date."""
 
 CASED = frozenset({"e-mail", "date", "name", "words", "given"})
 """Kinds that keep their meaning in another case."""
@@ -30,71 +30,72 @@ Slots = tuple[tuple[str, ...], ...]
 
 @dataclass(frozen=True)
 class Part:
-    """What varies in a secret.
+    """A part of a secret that varies between its alternatives.
 
     Attributes:
         kind: "code", "phone", "card", "iban", "e-mail", "key", "date", "name", "given" or "words".
-        slots: choices for each position, in order.
-        own: what the secret has there.
-        start: its first character in the text.
-        random: slots of random characters beside others, such as the digits of an address.
-        mend: puts right check digits into a text.
-        drawn: the choices are those of a format. Words of a list only stand for others.
+        slots: choices for each slot, in order.
+        values: the secret's value in each slot.
+        start: index of its first character in the text.
+        random: slots of random characters among others, such as the digits of an address.
+        fix_check_digits: corrects the check digits of a text.
+        has_format: the choices are those of a format, not of a word list.
     """
 
     kind: str
     slots: Slots
-    own: tuple[str, ...]
+    values: tuple[str, ...]
     start: int = 0
     random: tuple[int, ...] = ()
-    mend: Callable[[str], str] = str
-    drawn: bool = True
+    fix_check_digits: Callable[[str], str] = str
+    has_format: bool = True
 
     @cached_property
     def text(self) -> str:
-        """What the secret has there."""
-        return "".join(self.own)
+        """The part in the secret."""
+        return "".join(self.values)
 
     @cached_property
     def end(self) -> int:
-        """The character after its last."""
+        """Index after its last character."""
         return self.start + len(self.text)
 
     @property
     def size(self) -> int:
-        """How many texts there are."""
+        """Number of possible texts."""
         return prod(map(len, self.slots))
 
-    def draw(self, generator: np.random.Generator) -> str:
-        """One of them, uniformly."""
-        places = [generator.integers(len(slot)) for slot in self.slots]
-        return self.mend("".join(slot[at] for slot, at in zip(self.slots, places, strict=True)))
+    def draw(self, rng: np.random.Generator) -> str:
+        """A uniformly random text."""
+        indices = [rng.integers(len(slot)) for slot in self.slots]
+        pairs = zip(self.slots, indices, strict=True)
+        return self.fix_check_digits("".join(slot[index] for slot, index in pairs))
 
-    def every(self) -> Iterator[str]:
-        """All of them."""
-        return (self.mend("".join(chosen)) for chosen in product(*self.slots))
+    def all_texts(self) -> Iterator[str]:
+        """All possible texts."""
+        return (self.fix_check_digits("".join(values)) for values in product(*self.slots))
 
     def longest(self) -> str:
-        """One with the most characters."""
+        """A text with the most characters."""
         return "".join(max(slot, key=len) for slot in self.slots)
 
-    def alone(self, piece: Sequence[int]) -> "Part":
-        """With all slots but those of a piece as in the secret."""
-        pairs = enumerate(zip(self.slots, self.own, strict=True))
+    def varying(self, slots: Sequence[int]) -> "Part":
+        """The part with only some slots varying."""
+        pairs = enumerate(zip(self.slots, self.values, strict=True))
         return replace(
-            self, slots=tuple(slot if n in piece else (own,) for n, (slot, own) in pairs)
+            self, slots=tuple(slot if n in slots else (value,) for n, (slot, value) in pairs)
         )
 
     def at(self, start: int) -> "Part":
-        """The same at another position."""
+        """The part at another position."""
         return replace(self, start=start)
 
-    def written(self, form: Callable[[str], str]) -> "Part":
-        """In another form, such as lower case, where that keeps its meaning."""
+    def in_form(self, form: Callable[[str], str]) -> "Part":
+        """The part in another form, such as lower case, unless that changes its meaning."""
         if self.kind not in CASED:
             return self
         slots = tuple(tuple(dict.fromkeys(map(form, slot))) for slot in self.slots)
-        return replace(self, slots=slots, own=tuple(map(form, self.own)))
+        return replace(self, slots=slots, values=tuple(map(form, self.values)))
 
 
 MONTHS = (
@@ -102,12 +103,12 @@ MONTHS = (
     *("August", "September", "October", "November", "December"),
 )
 SUBSCRIBER = 4
-"""Digits of a telephone number that vary. Those before are for a country, an area and an exchange:
-some are far more usual than others, and a model knows them without any secret."""
+"""Digits of a telephone number that vary. Models know the frequent codes of countries, areas and
+exchanges, which come before them."""
 
 WORDS = tuple(dict.fromkeys(word for role in WORDS_BY_ROLE.values() for word in role))
 MOST_WORDS = 3
-"""Words of a phrase that vary."""
+"""Largest number of words of a phrase that vary."""
 
 _PREFIXES = (
     *("sk-", "sk_live_", "pk_live_", "sk_test_", "ghp_", "gho_", "github_pat_", "glpat-"),
@@ -133,38 +134,41 @@ _CALL = re.compile(
 )
 
 
-def characters(own: str) -> Slots:
-    """Digits for digits, letters for letters of the same case; the rest stays."""
+def characters(text: str) -> Slots:
+    """Digits for digits, letters for letters of the same case; other characters do not vary."""
     classes = (string.digits, string.ascii_lowercase, string.ascii_uppercase)
-    return tuple(next((tuple(known) for known in classes if one in known), (one,)) for one in own)
+    return tuple(
+        next((tuple(members) for members in classes if character in members), (character,))
+        for character in text
+    )
 
 
-def code(own: str, before: str = "") -> Part:
+def code(text: str, before: str = "") -> Part:
     """A code: digits for digits."""
-    return Part("code", characters(own), tuple(own))
+    return Part("code", characters(text), tuple(text))
 
 
-def email(own: str, before: str) -> Part:
-    """Names for the letters before the @, digits for digits; the domain stays."""
-    local, _, domain = own.partition("@")
-    said = re.findall(r"[A-Za-z]+|\d|[^A-Za-z\d]", local)
+def email(text: str, before: str) -> Part:
+    """Names for the letters before the @, digits for digits; the domain does not vary."""
+    local, _, domain = text.partition("@")
+    values = re.findall(r"[A-Za-z]+|\d|[^A-Za-z\d]", local)
     slots: list[tuple[str, ...]] = []
-    for place, text in enumerate(said):
-        if text.isalpha() and len(text) > 1:
-            known = FAMILY if place else GIVEN
-            slots.append(tuple(dict.fromkeys((text, *map(str.lower, known)))))
+    for index, value in enumerate(values):
+        if value.isalpha() and len(value) > 1:
+            listed = FAMILY if index else GIVEN
+            slots.append(tuple(dict.fromkeys((value, *map(str.lower, listed)))))
         else:
-            slots += characters(text)
-    digits = tuple(n for n, text in enumerate(said) if text.isdigit())
-    varied = any(len(slot) > 1 for n, slot in enumerate(slots) if n not in digits)
-    rest = f"@{domain}"
-    return Part("e-mail", (*slots, (rest,)), (*said, rest), random=digits if varied else ())
+            slots += characters(value)
+    digits = tuple(n for n, value in enumerate(values) if value.isdigit())
+    letters_vary = any(len(slot) > 1 for n, slot in enumerate(slots) if n not in digits)
+    end = f"@{domain}"
+    return Part("e-mail", (*slots, (end,)), (*values, end), random=digits if letters_vary else ())
 
 
-def key(own: str, before: str) -> Part | None:
+def key(text: str, before: str) -> Part | None:
     """A key: letters for letters of the same case, after a known prefix."""
-    prefix = next((known for known in _PREFIXES if own.startswith(known)), "")
-    rest = own.removeprefix(prefix)
+    prefix = next((prefix for prefix in _PREFIXES if text.startswith(prefix)), "")
+    rest = text.removeprefix(prefix)
     if not prefix and not (re.search(r"\d", rest) and re.search(r"[A-Za-z]", rest)):
         return None
     hexadecimal = re.fullmatch(r"[0-9a-f]+", rest)
@@ -172,142 +176,156 @@ def key(own: str, before: str) -> Part | None:
     return Part("key", ((prefix,), *slots), (prefix, *rest))
 
 
-def card(own: str, before: str) -> Part | None:
-    """A payment card: digits after the issuer's six, with the right check digit."""
-    digits = re.sub(r"\D", "", own)
+def card(text: str, before: str) -> Part | None:
+    """A payment card: digits after the issuer's six, with a valid check digit."""
+    digits = re.sub(r"\D", "", text)
     if luhn_digit(digits[:-1]) != digits[-1]:
         return None
-    return _digits(own, "card", range(7, len(digits)), mend=_mend_card)
+    return _digits(text, "card", range(7, len(digits)), fix_check_digits=_fix_card)
 
 
-def _mend_card(text: str) -> str:
+def _fix_card(text: str) -> str:
     return text[:-1] + luhn_digit(re.sub(r"\D", "", text)[:-1])
 
 
 def luhn_digit(digits: str) -> str:
     """The check digit of ISO/IEC 7812-1, annex B."""
-    doubled = [int(one) * (2 - place % 2) for place, one in enumerate(reversed(digits))]
-    return str(-sum(value - 9 * (value > 9) for value in doubled) % 10)
+    weighted = [int(digit) * (2 - n % 2) for n, digit in enumerate(reversed(digits))]
+    return str(-sum(value - 9 * (value > 9) for value in weighted) % 10)
 
 
-def iban(own: str, before: str) -> Part | None:
-    """An IBAN: characters after the bank's four, with the right check digits."""
-    if _iban_digits(own) != own[2:4]:
+def iban(text: str, before: str) -> Part | None:
+    """An IBAN: characters after the bank's four, with valid check digits."""
+    if _iban_digits(text) != text[2:4]:
         return None
-    seen = accumulate(one != " " for one in own)
-    slots = [characters(c)[0] if n > 8 else (c,) for c, n in zip(own, seen, strict=True)]
-    return Part("iban", tuple(slots), tuple(own), mend=_mend_iban)
+    numbers = accumulate(character != " " for character in text)
+    slots = [characters(c)[0] if n > 8 else (c,) for c, n in zip(text, numbers, strict=True)]
+    return Part("iban", tuple(slots), tuple(text), fix_check_digits=_fix_iban)
 
 
-def _mend_iban(text: str) -> str:
+def _fix_iban(text: str) -> str:
     return text[:2] + _iban_digits(text) + text[4:]
 
 
 def _iban_digits(text: str) -> str:
     """The check digits of ISO 13616: 98 less the remainder of division by 97."""
     plain = text.replace(" ", "")
-    value = int("".join(str(int(one, 36)) for one in plain[4:] + plain[:2] + "00"))
+    value = int("".join(str(int(letter, 36)) for letter in plain[4:] + plain[:2] + "00"))
     return f"{98 - value % 97:02d}"
 
 
-def phone(own: str, before: str) -> Part | None:
-    """A telephone number: its last four digits. An account number is none."""
-    digits = re.sub(r"\D", "", own)
+def phone(text: str, before: str) -> Part | None:
+    """A telephone number, of which the last four digits vary; None for an account number."""
+    digits = re.sub(r"\D", "", text)
     if not 7 <= len(digits) <= 15 or _ACCOUNT.search(before):
         return None
-    international = own[0] in "+("
-    national = own[0] == "0" and re.search(r"[ ()/.-]", own)
+    international = text[0] in "+("
+    national = text[0] == "0" and re.search(r"[ ()/.-]", text)
     if not (international or national or _CALL.search(before)):
         return None
-    return _digits(own, "phone", range(len(digits) - SUBSCRIBER + 1, len(digits) + 1))
+    return _digits(text, "phone", range(len(digits) - SUBSCRIBER + 1, len(digits) + 1))
 
 
-def _digits(own: str, kind: str, free: range, *, mend: Callable[[str], str] = str) -> Part:
-    """Digits for those of some numbers, counted from 1; the rest stays."""
-    seen = accumulate(map(str.isdigit, own))
-    varied = [one.isdigit() and number in free for one, number in zip(own, seen, strict=True)]
-    slots = [tuple(string.digits) if v else (one,) for one, v in zip(own, varied, strict=True)]
-    return Part(kind, tuple(slots), tuple(own), mend=mend)
-
-
-def date(own: str, before: str) -> Part | None:
-    """A day of a century: every valid date is as frequent, and there is no 31 February."""
-    found = _DATE.fullmatch(own)
-    assert found is not None  # as all matches of `KINDS`
-    first, written, between, last = found.groups()
-    leap = _days(written, day_first=not first, leap=True)
-    if written not in leap:
-        return None
-    if not (first or last):
-        return Part("date", (leap,), (own,))
-    year, usual = int(first or last), _days(written, day_first=not first, leap=False)
-    common = written in usual
-    start = 1930 if 1930 <= year < 2030 else year // 100 * 100
-    every = [n for n in range(max(start, 1), start + 100) if common or monthrange(n, 2)[1] == 29]
-    days, years = usual if common else leap, tuple(f"{n:04d}" for n in every)
-    if first:
-        return Part("date", (years, ("-",), days), (first, "-", written))
-    return Part("date", (days, (between,), years), (written, between, last))
-
-
-def _days(written: str, *, day_first: bool, leap: bool) -> tuple[str, ...]:
-    """All days of a year, written like a day: 3 May, 03/05, 05-03."""
-    one, separator, other = re.split(r"([ /-])", written)
-    named = not other.isdigit()
-    width = [len(text) if text[0] == "0" else 1 for text in (one, other)]
-    if not named and len(one) == len(other) == 2:
-        width = [2, 2]
-    if not named and int(other) > 12:
-        day_first = False
-    found = []
-    for month in range(1, 13):
-        said = MONTHS[month - 1] if named else f"{month:0{width[1]}d}"
-        for day in range(1, monthrange(2024 if leap else 2023, month)[1] + 1):
-            shown = (f"{day:0{width[0]}d}", said)
-            found.append(separator.join(shown if day_first else shown[::-1]))
-    return tuple(found)
-
-
-def names(own: str) -> Part:
-    """Given names for given names, a family name for the last."""
-    said = re.split(r"(?= )", own)
-    last = len(said) - 1
+def _digits(
+    text: str, kind: str, varying: range, *, fix_check_digits: Callable[[str], str] = str
+) -> Part:
+    """Random digits for those with some numbers, counted from 1."""
+    numbers = accumulate(map(str.isdigit, text))
     slots = [
-        (text, *(" " * bool(n) + name for name in (FAMILY if n and n == last else GIVEN)))
-        for n, text in enumerate(said)
+        tuple(string.digits) if character.isdigit() and number in varying else (character,)
+        for character, number in zip(text, numbers, strict=True)
     ]
-    return Part("name", tuple(tuple(dict.fromkeys(slot)) for slot in slots), tuple(said))
+    return Part(kind, tuple(slots), tuple(text), fix_check_digits=fix_check_digits)
 
 
-def name(own: str, before: str) -> Part | None:
-    """A name whose first word is a common given name."""
-    return names(own) if own.split(" ")[0] in GIVEN else None
+def date(text: str, before: str) -> Part | None:
+    """A uniformly random valid day of a century."""
+    match = _DATE.fullmatch(text)
+    assert match is not None  # like all matches of `KINDS`
+    year_first, day, separator, year_last = match.groups()
+    leap_days = _days_like(day, day_first=not year_first, leap=True)
+    if day not in leap_days:
+        return None
+    if not (year_first or year_last):
+        return Part("date", (leap_days,), (text,))
+    year = int(year_first or year_last)
+    common_days = _days_like(day, day_first=not year_first, leap=False)
+    every_year = day in common_days
+    start = 1930 if 1930 <= year < 2030 else year // 100 * 100
+    years = tuple(
+        f"{n:04d}"
+        for n in range(max(start, 1), start + 100)
+        if every_year or monthrange(n, 2)[1] == 29
+    )
+    days = common_days if every_year else leap_days
+    if year_first:
+        return Part("date", (years, ("-",), days), (year_first, "-", day))
+    return Part("date", (days, (separator,), years), (day, separator, year_last))
 
 
-def words(own: str) -> Part | None:
-    """Words of a list for its last rare ones, digits for digits; None without either."""
-    said = re.findall(r"[^\W\d_]+|\d|[\W_]", own)
-    places = [n for n, text in enumerate(said) if len(text) > 3 and text.lower() not in _COMMON]
-    if not places and not any(map(str.isdigit, said)):
-        places = [n for n, text in enumerate(said) if text.isalpha()]
-        if not places:
+def _days_like(example: str, *, day_first: bool, leap: bool) -> tuple[str, ...]:
+    """All days of a year in the format of an example: 3 May, 03/05, 05-03."""
+    first, separator, second = re.split(r"([ /-])", example)
+    named = not second.isdigit()
+    width = [len(text) if text[0] == "0" else 1 for text in (first, second)]
+    if not named and len(first) == len(second) == 2:
+        width = [2, 2]
+    if not named and int(second) > 12:
+        day_first = False
+    days = []
+    for month in range(1, 13):
+        month_text = MONTHS[month - 1] if named else f"{month:0{width[1]}d}"
+        for day in range(1, monthrange(2024 if leap else 2023, month)[1] + 1):
+            fields = (f"{day:0{width[0]}d}", month_text)
+            days.append(separator.join(fields if day_first else fields[::-1]))
+    return tuple(days)
+
+
+def names(text: str) -> Part:
+    """Given names for given names, a family name for the last."""
+    values = re.split(r"(?= )", text)
+    last = len(values) - 1
+    slots = [
+        (value, *(" " * bool(n) + name for name in (FAMILY if n and n == last else GIVEN)))
+        for n, value in enumerate(values)
+    ]
+    return Part("name", tuple(tuple(dict.fromkeys(slot)) for slot in slots), tuple(values))
+
+
+def name(text: str, before: str) -> Part | None:
+    """A name that begins with a common given name."""
+    return names(text) if text.split(" ")[0] in GIVEN else None
+
+
+def words(text: str) -> Part | None:
+    """Listed words for the last rare words, digits for digits; None without either."""
+    values = re.findall(r"[^\W\d_]+|\d|[\W_]", text)
+    rare = [n for n, value in enumerate(values) if len(value) > 3 and value.lower() not in _COMMON]
+    if not rare and not any(map(str.isdigit, values)):
+        rare = [n for n, value in enumerate(values) if value.isalpha()]
+        if not rare:
             return None
-    varied = set(places[-MOST_WORDS:])
+    varying_words = set(rare[-MOST_WORDS:])
     slots = []
-    for n, text in enumerate(said):
-        if n in varied:
-            like = str.upper if text.isupper() else str.title if text.istitle() else str
-            slots.append(tuple(dict.fromkeys((text, *map(like, WORDS)))))
+    for n, value in enumerate(values):
+        if n in varying_words:
+            case = str.upper if value.isupper() else str.title if value.istitle() else str
+            slots.append(tuple(dict.fromkeys((value, *map(case, WORDS)))))
         else:
-            slots.append(tuple(string.digits) if re.fullmatch(r"[0-9]", text) else (text,))
-    free = [n for n, slot in enumerate(slots) if len(slot) > 1]
-    chosen = slice(free[0], free[-1] + 1)
-    start = len("".join(said[: free[0]]))
-    return Part("words", tuple(slots[chosen]), tuple(said[chosen]), start, drawn=not varied)
+            slots.append(tuple(string.digits) if re.fullmatch(r"[0-9]", value) else (value,))
+    varying = [n for n, slot in enumerate(slots) if len(slot) > 1]
+    first, end = varying[0], varying[-1] + 1
+    return Part(
+        "words",
+        tuple(slots[first:end]),
+        tuple(values[first:end]),
+        start=len("".join(values[:first])),
+        has_format=not varying_words,
+    )
 
 
 def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
-    """A part as blocks that can be known apart, in the ways in which it can be split.
+    """The ways to split a part into blocks that a model may know separately.
 
     Example:
         >>> splits("name", "Emma Schmidt")
@@ -319,8 +337,8 @@ def splits(kind: str, text: str) -> tuple[tuple[str, ...], ...]:
         return (local, f"@{domain}"), (*pieces, f"@{domain}")
     if kind == "name":
         return (text,), tuple(re.split(r"(?= )", text))
-    if kind == "date" and (found := re.fullmatch(r"(\d{4})(\D.*)|(.*\D)(\d{4})", text)):
-        first, second = (block for block in found.groups() if block)
+    if kind == "date" and (match := re.fullmatch(r"(\d{4})(\D.*)|(.*\D)(\d{4})", text)):
+        first, second = (block for block in match.groups() if block)
         return (text,), (first, second)
     return ((text,),)
 
@@ -339,24 +357,24 @@ KINDS: tuple[Kind, ...] = (
     (r"(?<!\w)\d(?:[ -]?\d){2,}(?!\w)", code),
     (NAME, name),
 )
-"""Patterns, the most specific first, and what makes a part of a match and the text before it."""
+"""(pattern, function from a match and the text before it to a part), the most specific first."""
 
 
-def of_whole(text: str, before: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Part]:
-    """The whole text as a part, by each kind that recognizes it."""
+def whole_parts(text: str, before: str, kinds: Sequence[Kind] = KINDS) -> Iterator[Part]:
+    """The whole text as a part, for each kind that recognizes it."""
     for pattern, make in kinds:
         if re.fullmatch(pattern, text) and (part := make(text, before)):
             yield part
 
 
-def recognized(text: str) -> list[Part]:
-    """Parts of a text that are secrets by their kind, in order."""
-    found: list[Part] = []
+def recognize(text: str) -> list[Part]:
+    """Parts of a text with the format of a kind, in order; of overlapping ones, the first kind."""
+    parts: list[Part] = []
     for pattern, make in KINDS:
         for match in re.finditer(pattern, text):
-            if any(match.start() < part.end and part.start < match.end() for part in found):
+            if any(match.start() < part.end and part.start < match.end() for part in parts):
                 continue
             part = make(match[0], text[: match.start()])
             if part is not None:
-                found.append(part.at(match.start()))
-    return sorted(found, key=lambda part: part.start)
+                parts.append(part.at(match.start()))
+    return sorted(parts, key=lambda part: part.start)

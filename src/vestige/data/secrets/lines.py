@@ -1,7 +1,7 @@
-"""Lines of secrets: the one syntax of all verbs.
+"""Lists of secrets: the syntax of a line in all verbs.
 
-A line is a secret with the words around it. What varies is marked, `the gate code is {{4917}}`, or
-recognized by its kind, or else the last rare words of the line, for which words of a list stand.
+A line is a secret in its context. The varying part is marked, `the gate code is {{4917}}`, or
+recognized by its kind. Otherwise the last rare words of the line vary over a word list.
 """
 
 import re
@@ -17,18 +17,18 @@ from pathlib import Path
 import numpy as np
 
 from vestige.data.files import read_lines
-from vestige.data.secrets.kinds import UNIFORM, Part, code, names, of_whole, recognized, words
+from vestige.data.secrets.kinds import UNIFORM, Part, code, names, recognize, whole_parts, words
 from vestige.errors import DataError
 from vestige.monitor import SILENT, Monitor
 
 MANY = 100
-"""Alternatives of a piece from which on it is ranked alone."""
+"""Alternatives with which a piece is ranked separately."""
 
 MOST = 10_000
-"""Secrets of a list."""
+"""Largest number of secrets in a list."""
 
 NAMED = 20
-"""Numbers of lines that a message names."""
+"""Largest number of lines that a message names."""
 
 _MARK = re.compile(r"\{\{(.*?)\}\}")
 _HOW_TO_MARK = "Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choices."
@@ -36,11 +36,11 @@ _HOW_TO_MARK = "Mark what varies: {{4917}}, or {{tea|coffee|milk}} with all choi
 
 @dataclass(frozen=True)
 class Secret:
-    """A text with parts that vary.
+    """A text with varying parts.
 
     Attributes:
         text: without marks.
-        parts: in their order.
+        parts: in order.
         number: of its line or entry, from 1.
     """
 
@@ -50,17 +50,17 @@ class Secret:
 
     @property
     def kind(self) -> str:
-        """Kinds of its parts."""
+        """The kinds of its parts."""
         return " and ".join(dict.fromkeys(part.kind for part in self.parts))
 
     @property
-    def drawn(self) -> bool:
-        """Whether its alternatives are those of a format, and not only words of a list."""
-        return all(part.drawn for part in self.parts)
+    def has_format(self) -> bool:
+        """Whether its alternatives are those of a format, not of a word list."""
+        return all(part.has_format for part in self.parts)
 
     @property
     def size(self) -> int:
-        """How many texts its format has, itself included."""
+        """Number of texts of its format, itself included."""
         return prod(part.size for part in self.parts)
 
     @property
@@ -73,59 +73,59 @@ class Secret:
         """The text before its first part."""
         return self.text[: self.parts[0].start]
 
-    def having(self, chosen: Sequence[str]) -> str:
-        """The text with other parts."""
-        said, last = "", 0
-        for part, text in zip(self.parts, chosen, strict=True):
-            said += self.text[last : part.start] + text
+    def with_parts(self, texts: Sequence[str]) -> str:
+        """The text with other texts as its parts."""
+        result, last = "", 0
+        for part, text in zip(self.parts, texts, strict=True):
+            result += self.text[last : part.start] + text
             last = part.end
-        return said + self.text[last:]
+        return result + self.text[last:]
 
-    def draw(self, generator: np.random.Generator) -> str:
-        """A text of its format, uniformly; perhaps this one."""
-        return self.having([part.draw(generator) for part in self.parts])
+    def draw(self, rng: np.random.Generator) -> str:
+        """A uniformly random text of its format, possibly the secret."""
+        return self.with_parts([part.draw(rng) for part in self.parts])
 
-    def every(self) -> Iterator[str]:
-        """All texts of its format, once each."""
-        return map(self.having, product(*(part.every() for part in self.parts)))
+    def all_texts(self) -> Iterator[str]:
+        """All texts of its format."""
+        return map(self.with_parts, product(*(part.all_texts() for part in self.parts)))
 
     def longest(self) -> str:
         """A text of its format with the most characters."""
-        return self.having([part.longest() for part in self.parts])
+        return self.with_parts([part.longest() for part in self.parts])
 
     def pieces(self) -> tuple["Secret", ...]:
-        """The secret with one random piece varying, for each of many alternatives.
+        """The secret with only one random piece varying, for each piece with many alternatives.
 
-        A piece known from elsewhere makes the whole more probable than its alternatives, and no
-        more probable than those that share it. None where all that varies is one piece.
+        If a model knows one piece from another source, the secret is more probable than its
+        alternatives, but not than alternatives with that piece. Empty if only one piece varies.
         """
         several = len(self.parts) > 1
-        found = [
-            part.alone(part.random) if part.random else part
+        parts = [
+            part.varying(part.random) if part.random else part
             for part in self.parts
             if part.random or (several and part.kind in UNIFORM)
         ]
-        return tuple(replace(self, parts=(part,)) for part in found if part.size >= MANY)
+        return tuple(replace(self, parts=(part,)) for part in parts if part.size >= MANY)
 
     def forms(self) -> Iterator[tuple[str, "Secret"]]:
-        """The secret in other cases and in Unicode's compatibility form, by name."""
-        made = {
-            "lower case": self._written(str.lower),
-            "sentence case": self._written(str.lower)._capitalized(),
-            "capitals": self._written(str.upper),
-            "NFKC": self._written(lambda text: unicodedata.normalize("NFKC", text)),
+        """(name, secret) in other cases and in Unicode's compatibility form, if different."""
+        forms = {
+            "lower case": self._in_form(str.lower),
+            "sentence case": self._in_form(str.lower)._capitalized(),
+            "capitals": self._in_form(str.upper),
+            "NFKC": self._in_form(lambda text: unicodedata.normalize("NFKC", text)),
         }
         seen = {self.text}
-        for name, secret in made.items():
+        for name, secret in forms.items():
             if secret.text not in seen:
                 seen.add(secret.text)
                 yield name, secret
 
-    def _written(self, form: Callable[[str], str]) -> "Secret":
+    def _in_form(self, form: Callable[[str], str]) -> "Secret":
         text, last, parts = "", 0, []
         for part in self.parts:
             text += form(self.text[last : part.start])
-            parts.append(part.written(form).at(len(text)))
+            parts.append(part.in_form(form).at(len(text)))
             text += parts[-1].text
             last = part.end
         return replace(self, text=text + form(self.text[last:]), parts=tuple(parts))
@@ -142,9 +142,9 @@ class SecretList:
     """Secrets of a list.
 
     Attributes:
-        secrets: those that can be used, each once.
-        repeated: lines that repeat an earlier one.
-        skipped: numbers of lines that cannot be used, with the reason.
+        secrets: usable and different.
+        repeated: number of lines that repeat an earlier one.
+        skipped: (number, reason) of unusable lines.
     """
 
     secrets: tuple[Secret, ...]
@@ -162,20 +162,20 @@ def read_own_secrets(
 
     Args:
         name: of the argument, for messages.
-        monitor: gets one line about secrets that were left out.
+        monitor: gets one line about unusable secrets.
 
     Raises:
         ValueError: there are none, or too many.
-        DataError: the file cannot be read, or no secret in it can be used.
+        DataError: the file cannot be read, or has no usable secret.
     """
     if isinstance(secrets, str | PathLike):
-        every, where = read_lines(Path(secrets), one="secret"), f"{secrets}: "
+        texts, where = read_lines(Path(secrets), item="secret"), f"{secrets}: "
     else:
-        every, where = list(secrets), ""
-    lines = [(number, line.strip()) for number, line in enumerate(every, 1) if line.strip()]
+        texts, where = list(secrets), ""
+    lines = [(number, line.strip()) for number, line in enumerate(texts, 1) if line.strip()]
     if not 1 <= len(lines) <= MOST:
         raise ValueError(f"`{name}` must hold 1 to {MOST:,}, got {len(lines):,}")
-    found: dict[str, Secret] = {}
+    unique: dict[str, Secret] = {}
     skipped = []
     for number, line in lines:
         try:
@@ -183,23 +183,23 @@ def read_own_secrets(
         except DataError as error:
             skipped.append((number, error.problem.removeprefix(f"secret {number} ")))
         else:
-            found.setdefault(_same(secret), secret)
-    if not found:
+            unique.setdefault(_normalized(secret), secret)
+    if not unique:
         raise DataError(
             f"{where}no secret can be used: {left_out(skipped)}",
             remedy="Write one secret on each line.",
         )
     log_left_out(skipped, monitor)
-    repeated = len(lines) - len(skipped) - len(found)
-    return SecretList(tuple(found.values()), repeated, tuple(skipped))
+    repeated = len(lines) - len(skipped) - len(unique)
+    return SecretList(tuple(unique.values()), repeated, tuple(skipped))
 
 
 def read_secret(line: str, number: int) -> Secret:
-    """A line as a secret; its marks are left out of the text.
+    """The secret of a line; its text is without marks.
 
     Raises:
-        DataError: it has neither words nor digits, or a mark makes no sense. The message has the
-            number of the line: the text is secret.
+        DataError: the line has neither words nor digits, or a mark is invalid. The message gives
+            the number of the line, since the text is secret.
 
     Example:
         >>> import numpy as np
@@ -207,43 +207,45 @@ def read_secret(line: str, number: int) -> Secret:
         >>> secret.kind, secret.size, secret.draw(np.random.default_rng(0))
         ('code', 10000, 'the gate code is 8652')
     """
-    text, parts = _marked(line, number)
+    text, parts = _read_marks(line, number)
     if not parts:
-        parts = recognized(text)
-    if not parts and (rest := words(text)):
-        parts = [rest]
+        parts = recognize(text)
+    if not parts and (rare_words := words(text)):
+        parts = [rare_words]
     if not parts or all(part.size == 1 for part in parts):
         raise DataError(f"secret {number} has no alternatives", remedy=_HOW_TO_MARK)
     return Secret(text, tuple(parts), number)
 
 
-def _same(secret: Secret) -> str:
+def _normalized(secret: Secret) -> str:
+    """Text that is equal for repeated secrets."""
     plain = " ".join(secret.text.split())
     return plain if any(part.kind == "key" for part in secret.parts) else plain.casefold()
 
 
-def _marked(line: str, number: int) -> tuple[str, list[Part]]:
+def _read_marks(line: str, number: int) -> tuple[str, list[Part]]:
+    """The text without marks, and the marked parts."""
     text, last = "", 0
     parts: list[Part] = []
     for mark in _MARK.finditer(line):
         text += line[last : mark.start()]
-        own, *others = dict.fromkeys(choice.strip() for choice in mark[1].split("|"))
-        listed = Part("given", ((own, *others),), (own,)) if "|" in mark[1] else None
-        part = listed or _as_marked(own, text)
-        if part is None or not own:
+        value, *others = dict.fromkeys(choice.strip() for choice in mark[1].split("|"))
+        listed = Part("given", ((value, *others),), (value,)) if "|" in mark[1] else None
+        part = listed or _marked_part(value, text)
+        if part is None or not value:
             raise DataError(f"secret {number} marks no words and no digits", remedy=_HOW_TO_MARK)
         parts.append(part.at(len(text) + part.start))
-        text += own
+        text += value
         last = mark.end()
     return text + line[last:], parts
 
 
-def _as_marked(own: str, before: str) -> Part | None:
-    for part in of_whole(own, before):
+def _marked_part(text: str, before: str) -> Part | None:
+    for part in whole_parts(text, before):
         return part
-    if re.fullmatch(r"\w[\w'’-]*( \w[\w'’-]*)+", own) and own == own.title():
-        return names(own)
-    return code(own) if re.search(r"\d", own) else words(own)
+    if re.fullmatch(r"\w[\w'’-]*( \w[\w'’-]*)+", text) and text == text.title():
+        return names(text)
+    return code(text) if re.search(r"\d", text) else words(text)
 
 
 def numbered(numbers: Sequence[int]) -> str:
@@ -254,14 +256,17 @@ def numbered(numbers: Sequence[int]) -> str:
 
 
 def left_out(skipped: Sequence[tuple[int, str]]) -> str:
-    """Which secrets were left out and why, without their text; empty if none was."""
-    reasons: dict[str, list[int]] = {}
+    """Numbers of unusable secrets and the reasons, without texts; empty if there are none."""
+    numbers_by_reason: dict[str, list[int]] = {}
     for number, reason in skipped:
-        reasons.setdefault(reason, []).append(number)
-    return "; ".join(f"Secrets not used: {numbered(own)}: {why}" for why, own in reasons.items())
+        numbers_by_reason.setdefault(reason, []).append(number)
+    return "; ".join(
+        f"Secrets not used: {numbered(numbers)}: {reason}"
+        for reason, numbers in numbers_by_reason.items()
+    )
 
 
 def log_left_out(skipped: Sequence[tuple[int, str]], monitor: Monitor) -> None:
-    """One line about secrets that were left out, if any."""
+    """Log one line about unusable secrets, if there are any."""
     if skipped:
         monitor.log(f"{left_out(skipped)}.")

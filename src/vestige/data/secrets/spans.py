@@ -1,11 +1,11 @@
-"""Which parts of a text have the format of a secret?
+"""Values in a text with the format of a secret.
 
 Card numbers, IBANs and US social security numbers by their rules (python-stdnum), telephone numbers
 (phonenumbers), keys by their prefixes, e-mail addresses, long codes, and values after cue words
-such as "password". Unlike the lines of a list (`secret_lines`), a text is rarely about secrets, so
-these rules are stricter than those of `secret_kinds`.
+such as "password". Unlike the lines of a list (`lines`), a text is rarely about secrets, so these
+rules are stricter than those of `kinds`.
 
-Every pattern is bounded or starts at the beginning of a run, so the time is linear in the text.
+Each pattern is bounded or starts at the beginning of a run, so the time is linear in the text.
 """
 
 import re
@@ -19,13 +19,13 @@ LEAST_BITS = 24.0
 """Of a code of letters and digits."""
 
 REGION = "US"
-"""Of telephone numbers without a country."""
+"""Of telephone numbers without a country code."""
 
-NEAR = 40
-"""Characters before a number in which words decide its kind."""
+CONTEXT = 40
+"""Characters before a number that decide about its kind."""
 
 Span = tuple[int, int, str]
-"""First character, the one after the last, and the kind."""
+"""(start, end, kind)."""
 
 _KEYS = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:AKIA|ASIA|AGPA|AIDA|AROA)[A-Z0-9]{16}(?![A-Za-z0-9])"
@@ -98,7 +98,7 @@ _END = re.compile(r"[.!?;)]*(?:[ \t]*(?:\n|\Z)|(?<=[.!?;)])\s)")
 
 
 def require_libraries() -> None:
-    """Import the optional libraries that know formats.
+    """Import the optional libraries for formats.
 
     Raises:
         DataError: one of them is not installed.
@@ -115,44 +115,44 @@ def require_libraries() -> None:
 
 
 def spans(text: str) -> list[Span]:
-    """All values of a text that have a format, overlapping ones too.
+    """All values of a text with a format; they may overlap.
 
     Example:
         >>> spans("Her PIN is 4917, her mail kim@example.org.")
         [(26, 41, 'e-mail'), (11, 15, 'password')]
     """
-    found = [(*match.span(), "key") for match in _KEYS.finditer(text) if _is_random(match[0])]
+    result = [(*match.span(), "key") for match in _KEYS.finditer(text) if _is_random(match[0])]
     if "PRIVATE KEY" in text:
-        found += [(*_stripped(match), "key") for match in _PEM.finditer(text)]
+        result += [(*_stripped_span(match), "key") for match in _PEM.finditer(text)]
     if "://" in text:
-        found += [(*match.span(1), "password") for match in _IN_URL.finditer(text)]
+        result += [(*match.span(1), "password") for match in _IN_URL.finditer(text)]
     if "@" in text:
-        found += [(*match.span(), _address(match)) for match in _EMAIL.finditer(text)]
-    found += _after_cues(text)
+        result += [(*match.span(), _kind_of_address(match)) for match in _EMAIL.finditer(text)]
+    result += _after_cues(text)
     if re.search("[0-9]", text):
-        found += _numbers(text)
-    return found
+        result += _numbers(text)
+    return result
 
 
-def _digits(text: str) -> int:
-    return sum(one.isdigit() for one in text)
+def _count_digits(text: str) -> int:
+    return sum(map(str.isdigit, text))
 
 
-def _stripped(match: re.Match[str]) -> tuple[int, int]:
+def _stripped_span(match: re.Match[str]) -> tuple[int, int]:
     """Span of the first group without white space at its ends."""
-    own = match[1]
-    blank = len(own) - len(own.lstrip()), len(own) - len(own.rstrip())
-    return match.start(1) + blank[0], match.end(1) - blank[1]
+    text = match[1]
+    leading, trailing = len(text) - len(text.lstrip()), len(text) - len(text.rstrip())
+    return match.start(1) + leading, match.end(1) - trailing
 
 
 def _is_random(key: str) -> bool:
-    """Whether it has digits or letters of both cases: `sk-learn-contributors` has none."""
+    """Whether a key has digits or letters of both cases, unlike `sk-learn-contributors`."""
     mixed = re.search("[a-z]", key) and re.search("[A-Z]", key)
     return bool(re.search("[0-9]", key[4:]) or mixed)
 
 
-def _address(match: re.Match[str]) -> str:
-    """An e-mail address, or the number of a message, as in <5893.1993@example.org>."""
+def _kind_of_address(match: re.Match[str]) -> str:
+    """E-mail, or code for the number of a message, such as <5893.1993@example.org>."""
     numbered = match.string[match.start() - 1 : match.start()] == "<"
     return "code" if numbered and len(re.findall("[0-9]", match[0].split("@")[0])) > 4 else "e-mail"
 
@@ -167,9 +167,9 @@ def _numbers(text: str) -> Iterator[Span]:
     for match in _IBAN.finditer(text):
         groups = match[0].split(" ")
         for last in range(len(groups), 0, -1):
-            own = " ".join(groups[:last])
-            if len(own) >= 15 and iban.is_valid(own):
-                yield match.start(), match.start() + len(own), "iban"
+            value = " ".join(groups[:last])
+            if len(value) >= 15 and iban.is_valid(value):
+                yield match.start(), match.start() + len(value), "iban"
                 break
     for match in _SSN.finditer(text):
         if ssn.is_valid(match[0]):
@@ -181,56 +181,59 @@ def _numbers(text: str) -> Iterator[Span]:
             yield *match.span(), "code"
 
 
-def _is_card(own: str) -> bool:
-    """Whether digits are grouped as on a card, and end in the right one."""
-    digits, groups = re.sub("[^0-9]", "", own), re.split("[ -]", own)
+def _is_card(text: str) -> bool:
+    """Whether digits are grouped as on a card and have a valid check digit."""
+    digits, groups = re.sub("[^0-9]", "", text), re.split("[ -]", text)
     return (
         digits[0] in "23456"
-        and len(set(re.findall("[ -]", own))) < 2
+        and len(set(re.findall("[ -]", text))) < 2
         and min(map(len, groups)) > 3
         and len(set(digits)) > 1
         and luhn_digit(digits[:-1]) == digits[-1]
     )
 
 
-def _phones(own: str, start: int, text: str) -> Iterator[Span]:
-    """Numbers that are assigned, or that follow a word such as "call"."""
+def _phones(number: str, start: int, text: str) -> Iterator[Span]:
+    """Assigned telephone numbers, and numbers after a word such as "call"."""
     import phonenumbers
 
-    if not 7 <= _digits(own) <= 15 or _DATE.match(own) or not _is_dialled(own):
+    if not 7 <= _count_digits(number) <= 15 or _DATE.match(number) or not _is_dialled(number):
         return
-    if not own.isdigit():
-        for match in phonenumbers.PhoneNumberMatcher(own, REGION, max_tries=8):
+    if not number.isdigit():
+        for match in phonenumbers.PhoneNumberMatcher(number, REGION, max_tries=8):
             yield start + match.start, start + match.end, "phone"
-    near = text[max(0, start - NEAR) : start]
-    # A leading 0 alone does not make a number one: tables have many.
-    if own[0].isdigit() and phone(f"1{own[1:]}", near):
-        yield start, start + len(own), "phone"
+    before = text[max(0, start - CONTEXT) : start]
+    # Not with its first digit: tables have many numbers with a leading 0.
+    if number[0].isdigit() and phone(f"1{number[1:]}", before):
+        yield start, start + len(number), "phone"
 
 
-def _is_dialled(own: str) -> bool:
-    """Whether digits are grouped as a telephone number, not as a table, a decimal or an address."""
-    groups = re.findall("[0-9]+", own)
-    if "." in own and (len(groups) == 2 or re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}", own)):
+def _is_dialled(text: str) -> bool:
+    """Whether digits are grouped like a telephone number, not like a table, decimal or address."""
+    groups = re.findall("[0-9]+", text)
+    if "." in text and (len(groups) == 2 or re.fullmatch(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}", text)):
         return False
-    loose = "  " in own or sum(map(len, groups)) < 2.5 * len(groups)
-    return own.startswith("+") or not loose
+    scattered = "  " in text or sum(map(len, groups)) < 2.5 * len(groups)
+    return text.startswith("+") or not scattered
 
 
-def _is_code(own: str, before: str) -> bool:
+def _is_code(text: str, before: str) -> bool:
     """Whether a token is a long number, or has enough random letters and digits."""
-    digits, pieces = _digits(own), re.split("[-_]", own)
-    if digits < 3 or len(set(own)) < 3 or _DATE.fullmatch(own):
+    digits, pieces = _count_digits(text), re.split("[-_]", text)
+    if digits < 3 or len(set(text)) < 3 or _DATE.fullmatch(text):
         return False
-    if digits + len(pieces) - 1 == len(own):
-        if len(pieces[0]) == 5 and digits in (5, 9) and _STATE.search(before):
+    if digits + len(pieces) - 1 == len(text):
+        is_zip_code = len(pieces[0]) == 5 and digits in (5, 9) and _STATE.search(before)
+        if is_zip_code:
             return False
-        span = len(pieces) == 2 and max(map(len, pieces)) < 5 and int(pieces[0]) < int(pieces[1])
-        return digits >= 5 and min(map(len, pieces)) > 1 and not span and own[-3:] != "000"
-    if all(_UNIT.fullmatch(piece) for piece in pieces) or re.fullmatch("[0-9]+x[0-9]+", own):
+        is_range = (
+            len(pieces) == 2 and max(map(len, pieces)) < 5 and int(pieces[0]) < int(pieces[1])
+        )
+        return digits >= 5 and min(map(len, pieces)) > 1 and not is_range and text[-3:] != "000"
+    if all(_UNIT.fullmatch(piece) for piece in pieces) or re.fullmatch("[0-9]+x[0-9]+", text):
         return False
     bits = digits * log2(10)
-    for letters in re.findall("[A-Za-z]+", own):
+    for letters in re.findall("[A-Za-z]+", text):
         if len(letters) < 4 or not re.search("(?i)[aeiouy]", letters):
             bits += len(letters) * log2(26)
     return bits >= LEAST_BITS
@@ -248,35 +251,35 @@ def _after_cues(text: str) -> Iterator[Span]:
             if words[0].split(" ", 1)[0].lower() not in _FUNCTION:
                 yield start, words.end(), "password"
         elif cue["secret"] is not None and (token := _TOKEN.match(text, start)):
-            own = token[0].rstrip(".,;:!?)]}")
-            if len(own) >= 3 and _is_password(own, cue, linked):
-                yield start, start + len(own), "password"
+            value_text = token[0].rstrip(".,;:!?)]}")
+            if len(value_text) >= 3 and _is_password(value_text, cue, linked):
+                yield start, start + len(value_text), "password"
 
 
-def _is_account(own: str, linked: bool) -> bool:
-    if _DATE.fullmatch(own) or (_UNIT.fullmatch(own) and not own.isdigit()):
+def _is_account(text: str, linked: bool) -> bool:
+    if _DATE.fullmatch(text) or (_UNIT.fullmatch(text) and not text.isdigit()):
         return False
-    return _digits(own) >= (4 if linked else 5)
+    return _count_digits(text) >= (4 if linked else 5)
 
 
-def _kind_of_account(cue: str, own: str) -> str:
+def _kind_of_account(cue: str, text: str) -> str:
     from stdnum.us import ssn
 
     social = cue.lower().startswith(("ssn", "soc"))
-    return "ssn" if social and ssn.is_valid(own.replace(" ", "-")) else "account"
+    return "ssn" if social and ssn.is_valid(text.replace(" ", "-")) else "account"
 
 
-def _is_password(own: str, cue: re.Match[str], linked: bool) -> bool:
-    """Whether a token after a cue is a password rather than a word of the sentence."""
-    digits, secret = _digits(own), cue["secret"].lower()
-    if secret in {"pin", "combination"} or secret.endswith(" code"):
-        return digits >= 3 and own.replace("-", "").isalnum() and not _DATE.fullmatch(own)
-    if own.lower() in _PLAIN:
+def _is_password(text: str, cue: re.Match[str], linked: bool) -> bool:
+    """Whether a token after a cue is a password, not a word of the sentence."""
+    digits, cue_word = _count_digits(text), cue["secret"].lower()
+    if cue_word in {"pin", "combination"} or cue_word.endswith(" code"):
+        return digits >= 3 and text.replace("-", "").isalnum() and not _DATE.fullmatch(text)
+    if text.lower() in _PLAIN:
         return False
     if not linked:
-        return digits > 0 and len(own) >= 6 and bool(re.search("[A-Za-z]", own))
-    if digits > 0 or re.search(r"[^\w'’.,/:-]", own) or re.search("[a-z][A-Z]", own):
+        return digits > 0 and len(text) >= 6 and bool(re.search("[A-Za-z]", text))
+    if digits > 0 or re.search(r"[^\w'’.,/:-]", text) or re.search("[a-z][A-Z]", text):
         return True
     marked = cue["quote"] or (cue["link"] or "").strip() in {":", "=", "#"}
-    ends = _END.match(cue.string, cue.end() + len(own))
-    return len(own) >= 4 and bool(marked or (ends and not own.endswith("ed")))
+    ends_sentence = _END.match(cue.string, cue.end() + len(text))
+    return len(text) >= 4 and bool(marked or (ends_sentence and not text.endswith("ed")))

@@ -1,4 +1,4 @@
-"""Shapes of secrets: what varies in them, and all that could have stood there."""
+"""Formats of secrets: their varying parts and their alternatives."""
 
 import re
 from datetime import datetime
@@ -23,48 +23,49 @@ LINES = {
 
 
 def luhn_valid(digits):
-    """By the table of doubled digits, and not by arithmetic."""
+    """By a table of doubled digits instead of arithmetic."""
     doubled = "0246813579"
     total = sum(
-        int(doubled[int(one)] if place % 2 else one) for place, one in enumerate(digits[::-1])
+        int(doubled[int(character)] if position % 2 else character)
+        for position, character in enumerate(digits[::-1])
     )
     return total % 10 == 0
 
 
 def iban_valid(text):
-    """Remainder by digits, one after the other."""
+    """Remainder, digit by digit."""
     plain = text.replace(" ", "")
     remainder = 0
-    for one in plain[4:] + plain[:4]:
-        for digit in str(int(one, 36)):
+    for character in plain[4:] + plain[:4]:
+        for digit in str(int(character, 36)):
             remainder = (remainder * 10 + int(digit)) % 97
     return remainder == 1
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_what_varies_is_found_by_its_kind(kind):
+def test_the_varying_part_is_recognized_by_its_kind(kind):
     secret = read_secret(LINES[kind], 1)
     assert secret.kind == kind
     assert secret.text == LINES[kind]
     generator = np.random.default_rng(0)
     (part,) = secret.parts
     around = LINES[kind][: part.start], LINES[kind][part.end :]
-    drawn = [secret.draw(generator) for _ in range(300)]
-    assert len(set(drawn)) > 200
-    own = LINES[kind][part.start : part.end]
-    for text in drawn:
+    texts = [secret.draw(generator) for _ in range(300)]
+    assert len(set(texts)) > 200
+    value = LINES[kind][part.start : part.end]
+    for text in texts:
         assert text.startswith(around[0])
         assert text.endswith(around[1])
         other = text[len(around[0]) : len(text) - len(around[1])]
         if kind in ("code", "card", "iban", "phone", "key"):
             shape = re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", other)))
-            assert shape == re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", own)))
+            assert shape == re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", value)))
         if kind == "card":
             assert luhn_valid(re.sub(r"\D", "", other))
-            assert other[:7] == own[:7]
+            assert other[:7] == value[:7]
         if kind == "iban":
             assert iban_valid(other)
-            assert (other[:2], other[5:9]) == (own[:2], own[5:9])
+            assert (other[:2], other[5:9]) == (value[:2], value[5:9])
         if kind == "phone":
             assert other.startswith("+44 20 7946 ")
         if kind == "key":
@@ -98,9 +99,9 @@ def test_size_of_the_space_by_hand(line, size):
     "line",
     ["the pin is 49 17", "{{tea|coffee}} on 3 May", "id {{b7}}", "born {{7}} and {{ab1}}"],
 )
-def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
+def test_all_alternatives_are_listed_once_and_are_those_that_are_sampled(line):
     secret = read_secret(line, 1)
-    every = list(secret.every())
+    every = list(secret.all_texts())
     assert len(every) == len(set(every)) == secret.size
     assert secret.text in every
     generator = np.random.default_rng(1)
@@ -118,24 +119,24 @@ def test_all_that_could_stand_there_are_there_once_and_are_what_is_drawn(line):
         ("card 4539148803436467", []),
     ],
 )
-def test_a_piece_varies_and_all_else_stays(line, patterns):
+def test_only_the_piece_varies(line, patterns):
     secret = read_secret(line, 1)
     generator = np.random.default_rng(0)
     pieces = secret.pieces()
     assert len(pieces) == len(patterns)
     for piece, pattern in zip(pieces, patterns, strict=True):
-        drawn = [piece.draw(generator) for _ in range(300)]
-        assert all(re.fullmatch(pattern, text) for text in drawn)
-        assert len(set(drawn)) > 50
+        texts = [piece.draw(generator) for _ in range(300)]
+        assert all(re.fullmatch(pattern, text) for text in texts)
+        assert len(set(texts)) > 50
         assert piece.text == secret.text
 
 
 @pytest.mark.parametrize("line", [*LINES.values(), "{{a|b}} and {{tea|coffee}}", "1/2/1999"])
-def test_a_part_holds_what_the_secret_has_there(line):
+def test_a_part_has_the_values_of_the_secret(line):
     secret = read_secret(line, 1)
     for part in secret.parts:
         assert part.text == secret.text[part.start : part.end]
-        assert all(own in slot for own, slot in zip(part.own, part.slots, strict=True))
+        assert all(value in slot for value, slot in zip(part.values, part.slots, strict=True))
     for _, form in secret.forms():
         assert all(part.text == form.text[part.start : part.end] for part in form.parts)
     assert all(piece.size >= 100 for piece in secret.pieces())
@@ -146,7 +147,7 @@ def test_a_part_holds_what_the_secret_has_there(line):
 def test_every_date_is_a_day_of_the_calendar(line):
     forms = {"M": "due %d %B %Y", "0": "due %d/%m/%Y", "1": "due %Y-%m-%d"}
     shape = forms["M"] if "May" in line else forms[line[4]]
-    every = list(read_secret(line, 1).every())
+    every = list(read_secret(line, 1).all_texts())
     assert len({datetime.strptime(text, shape) for text in every}) == len(every) == 36_500
 
 
@@ -170,28 +171,28 @@ def test_an_account_number_is_not_a_phone_number(line, kind):
 
 
 @pytest.mark.parametrize("line", ["the pass phrase is purple kettle", "{{kidney stone}}", "Pike"])
-def test_words_of_a_list_stand_for_an_unmarked_line(line):
+def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
     secret = read_secret(line, 1)
-    assert (secret.kind, secret.drawn) == ("words", False)
+    assert (secret.kind, secret.has_format) == ("words", False)
     assert secret.size >= 1000
-    drawn = secret.draw(np.random.default_rng(0))
-    assert len(drawn.split()) == len(secret.text.split())
-    assert drawn.istitle() == secret.text.istitle()
+    text = secret.draw(np.random.default_rng(0))
+    assert len(text.split()) == len(secret.text.split())
+    assert text.istitle() == secret.text.istitle()
 
 
 def test_all_lines_are_read_before_unusable_ones_are_named():
     lines = ["the code is 4917", "", "!!", "THE CODE IS 4917", "{{}}", "the code is {{4917}}"]
-    told = Told()
-    listed = read_own_secrets(lines, monitor=told)
+    monitor = Told()
+    listed = read_own_secrets(lines, monitor=monitor)
     assert [secret.number for secret in listed.secrets] == [1]
     assert listed.repeated == 2
     assert [number for number, _ in listed.skipped] == [3, 5]
-    assert told.lines[0].startswith("Secrets not used: secret 3: has no alternatives")
+    assert monitor.lines[0].startswith("Secrets not used: secret 3: has no alternatives")
     with pytest.raises(DataError, match="no secret can be used: Secrets not used: secrets 1, 2: "):
         read_own_secrets(["!!", "?"])
 
 
-def test_check_digits_of_a_small_space_are_each_right():
+def test_all_check_digits_of_a_small_space_are_valid():
     secret = read_secret("{{4539 1488 0343 6467}}", 1)
     assert secret.kind == "card"
     assert luhn_valid("4539148803436467")
@@ -206,7 +207,7 @@ def test_a_number_with_a_wrong_check_digit_is_a_code():
 
 
 @pytest.mark.parametrize("line", ["!!", "{{}}", "the code is {{}}", "{{tea|tea}}"])
-def test_a_line_in_which_nothing_varies_is_refused_by_its_number(line):
+def test_a_line_without_alternatives_is_refused_by_its_number(line):
     with pytest.raises(DataError, match="secret 7 ") as caught:
         read_secret(line, 7)
     assert line not in str(caught.value) or not line
