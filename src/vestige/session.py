@@ -161,7 +161,7 @@ class Session:
         from vestige.data.files import read_lines
 
         if isinstance(source, str | PathLike):
-            return read_lines(Path(source), one=one)
+            return read_lines(Path(source), item=one)
         return list(source)
 
     def beside_out(self, name: str, folder: "str | PathLike[str] | None") -> Path | None:

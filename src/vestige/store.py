@@ -72,7 +72,7 @@ class Store(MutableMapping[str, Any]):
         with ExitStack() as cleanup:
             cleanup.push(self._resources)
             if path is not None and not shared:
-                self._resources.enter_context(exclusive(path))
+                self._resources.enter_context(lock_file(path))
             with self._errors():
                 essential_key = None if essential is None else _key_bytes(essential)
                 self._db, recovered = _open(path, essential=essential_key)
@@ -267,7 +267,7 @@ def _open(
     db = _connect(path)
     if path is None or _is_sound(db):
         return db, None
-    with replacing_name(path) as new_path:
+    with replacing_path(path) as new_path:
         copy = _connect(new_path)
         copy.execute("BEGIN")
         copy.executemany(PUT, _intact_rows(db))

@@ -145,7 +145,7 @@ def _problem(model: NextToken, secret: Secret, limit: int | None) -> str | None:
 def _best(model: NextToken, forms: Sequence[tuple[str, Secret]]) -> Readable:
     """The most probable form; the listed one unless it is clearly less probable."""
     name, secret = forms[0]
-    contexts = [form.having([""] * len(form.parts)) for _, form in forms]
+    contexts = [form.with_parts([""] * len(form.parts)) for _, form in forms]
     if len(forms) > 1 and any(map(str.isalpha, contexts[0])):
         bits = text_log_probs(model, model.vocabulary.encode_batch(contexts)) / -np.log(2)
         best = int(np.argmin(bits))

@@ -53,7 +53,7 @@ def replacing(directory: Path) -> Iterator[Path]:
     try:
         if directory.exists() and not directory.is_dir():
             raise NotADirectoryError(f"{directory} is a file")
-        with writing.beside(directory) as new:
+        with writing.staging_directory(directory) as new:
             yield new
             writing.share(new)
             old = _hidden_name(directory)

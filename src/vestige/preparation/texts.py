@@ -90,7 +90,7 @@ def read_texts(
     planted = planted_manifest(fspath(data)) if isinstance(data, str | PathLike) else None
     share = HOLD_OUT if hold_out is None else hold_out
     share = share if validation is None else 0
-    keep = [place for place in (planted.places if planted else ()) if place < len(corpus)]
+    keep = [place for place in (planted.copy_positions if planted else ()) if place < len(corpus)]
     division = divide(corpus, share, by_user=by_user, most_per_user=most_per_user, keep=keep)
     _log_division(division, share, monitor)
     held_out = division.held_out

@@ -67,7 +67,7 @@ def known_parts(model: NextToken, *, seed: int, before: str = "") -> list[KnownP
 
 def _parts_of(text: str) -> list[Part]:
     """Parts with a known format, and names."""
-    parts = recognized(text)
+    parts = recognize(text)
     for match in re.finditer(NAME, text):
         if not any(match.start() < part.end and part.start < match.end() for part in parts):
             parts.append(names(match[0]).at(match.start()))
@@ -105,7 +105,7 @@ def alternatives_from(
                 remaining = iter(combination)
                 parts = ["".join(islice(remaining, width)) for width in widths]
                 if len(parts) > 1 or parts[0] not in excluded:
-                    texts.append(secret.having(parts))
+                    texts.append(secret.with_parts(parts))
             # The secret and its beginnings, which are always more probable, are left out.
             distinct = [text for text in dict.fromkeys(texts) if not secret.text.startswith(text)]
             if distinct:

@@ -234,7 +234,7 @@ def _measure(
     p = joint.p
     if p <= level:  # otherwise the largest p-value is not significant either
         p = max([p, *(_rank(models, piece, references, generator).p for piece in pieces)])
-    if p <= level and secret.drawn:
+    if p <= level and secret.has_format:
         p = max(p, _known_pieces_p_value(models, secret, known, references, level, generator))
     whole = secret.size <= references
     if whole:
@@ -247,7 +247,7 @@ def _measure(
         "phrase": secret.text,
         "kind": secret.kind,
         "form": readable.form,
-        "drawn": secret.drawn,
+        "drawn": secret.has_format,
         "log_perplexity": joint.bits,
         "space_bits": secret.bits,
         "references": len(joint.alternatives),
@@ -264,7 +264,7 @@ def _rank(
 ) -> _Ranked:
     """Rank a secret among all texts of its format, or among a sample."""
     if space.size <= references:
-        texts = [text for text in space.every() if text != space.text]
+        texts = [text for text in space.all_texts() if text != space.text]
         bits, *others = _log_perplexities(models, [space.text, *texts]).tolist()
         return _Ranked(bits, others, (1 + sum(other <= bits for other in others)) / space.size)
     excess: list[float] = []  # bits of each alternative minus those of the secret

@@ -212,8 +212,8 @@ def _encode(model: WhiteBox, pattern: SecretPattern) -> dict[str, Any]:
     for number in range(max(sizes)):
         guess = [number % size for size in sizes]
         token_ids = model.read(pattern.utterance(_words_at(pattern.candidates, guess)).tokens)
-        _require_readable(token_ids, dict(zip(pattern.places, guess, strict=True)))
-        for ids, word in zip(candidates, pattern.places, strict=True):
+        _require_readable(token_ids, dict(zip(pattern.positions, guess, strict=True)))
+        for ids, word in zip(candidates, pattern.positions, strict=True):
             ids.append(token_ids[word][0])
     for size, ids in zip(sizes, candidates, strict=True):
         ids[size:] = [ids[0]] * (len(ids) - size)
@@ -225,7 +225,7 @@ def _encode(model: WhiteBox, pattern: SecretPattern) -> dict[str, Any]:
                     remedy="Leave one of them out.",
                 )
     starts = [sum(map(len, token_ids[:word])) for word in range(len(token_ids))]
-    positions = [starts[word] for word in pattern.places]
+    positions = [starts[word] for word in pattern.positions]
     tokens = [token for ids in token_ids for token in ids]
     for position, ids in zip(positions, candidates, strict=True):
         tokens[position] = ids[0]

@@ -96,7 +96,7 @@ def _complete_part(model: NextToken, item: Readable, part: Part, beam: int) -> d
         "part_tokens": len(ids) - prefix,
         "given_tokens": prefix,
         **{name: result[name] for name in ("greedy", "beam_place", "log_prob")},
-        "chance": 1 / part.size if part.drawn else 1.0,
+        "chance": 1 / part.size if part.has_format else 1.0,
     }
 
 

@@ -118,7 +118,7 @@ def _planted(canaries: Sequence[Canary]) -> Iterator[Secret]:
         slots = tuple((piece,) if piece == " " else words for piece in pieces)
         sampled = canary.pattern != "given"
         kind = "given" if sampled else "words"
-        part = Part(kind, slots, pieces, drawn=sampled)
+        part = Part(kind, slots, pieces, has_format=sampled)
         yield Secret(canary.phrase, (part,), number)
 
 

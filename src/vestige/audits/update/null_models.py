@@ -135,7 +135,7 @@ def _folder(out: Path | None) -> Iterator[Path]:
             yield Path(temporary)
         return
     folder = out.with_name(f"{out.name}.nulls")
-    with claimed(folder, worth=lambda path: any(path.rglob(CHECKPOINT))):
+    with lock_output(folder, keep_if=lambda path: any(path.rglob(CHECKPOINT))):
         try:
             yield folder
         except (OSError, KeyboardInterrupt) as error:
