@@ -193,7 +193,7 @@ def _checks(
     """All checks but "powerful"."""
     sides = ("texts", "reference" if "reference" in tables else "texts")
     scored, tokens = reading.read
-    compared = compared_tokens(*(tables[side] for side in sides), criterion)
+    compared = compared_tokens(tables["texts"], tables[sides[1]], criterion)
     checks = (
         *model_checks(
             {"the model": tuple(reading.known[side] for side in sides)},
