@@ -129,9 +129,9 @@ class Session:
 
     def record_model(self, role: str, source: object, loaded: Any) -> None:
         """Record a model that the verb loaded itself."""
-        from vestige.models.folders import of_model
+        from vestige.models.folders import model_record
 
-        self.models[role] = of_model(source, loaded)
+        self.models[role] = model_record(source, loaded)
 
     def corpus(self, role: str, source: "str | PathLike[str] | Corpus", **columns: Any) -> "Corpus":
         """Read a corpus from a path with `read_source`, or take one in memory.
@@ -146,7 +146,7 @@ class Session:
             corpus = read_source(fspath(source), **columns)
         else:
             corpus = source
-        self.data[role] = of_corpus(source, corpus)
+        self.data[role] = corpus_record(source, corpus)
         return corpus
 
     def lines(self, source: "str | PathLike[str] | Sequence[str]", *, one: str) -> list[str]:

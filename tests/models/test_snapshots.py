@@ -185,7 +185,7 @@ def test_the_ids_that_both_have_keep_their_answers(base):
     torch.testing.assert_close(after_reading(earlier, new), after_reading(earlier, end))
     # A new token that the update promotes has a finite gain.
     pair = Pair.of(earlier, later, TokenScore("smoothed"))
-    gains = pair.gains(pair.start_anywhere([(own,), (3,)]))
+    gains = pair.gains(pair.start_anywhere([(width,), (3,)]))
     assert gains.isfinite().all()
     assert (gains[:, width:] > 0).all()
 

@@ -206,7 +206,7 @@ def _corpus_texts(manifest: "str | PathLike[str]", loaded: "Manifest") -> list[s
     """Texts without canaries from the corpus of a manifest; none if it cannot be read."""
     try:
         corpus = manifest_file(manifest).parent / CORPUS
-        return list(islice(_unplanted(corpus, set(loaded.places)), TEXTS))
+        return list(islice(_unplanted(corpus, set(loaded.copy_positions)), TEXTS))
     except (OSError, ValueError):
         return []
 

@@ -79,15 +79,15 @@ def run_training(run: Session, texts: Texts, setup: TrainingSetup, lineage: Line
 def record_inputs(run: Session, texts: Texts, model: Any) -> None:
     """Record the models and texts of a training."""
     start, data, validation = (run.arguments[name] for name in ("from_", "data", "validation"))
-    trained = run.models["trained"] = folders.of_network(model)
+    trained = run.models["trained"] = folders.network_record(model)
     if hasattr(model, "source_vocabulary"):
         trained["source_vocabulary"] = model.source_vocabulary.fingerprint()
     if start is not None:
-        run.models["from"] = folders.of_model(start, model if is_path(start) else start)
-    run.data["training"] = folders.of_corpus(data, texts.training)
+        run.models["from"] = folders.model_record(start, model if is_path(start) else start)
+    run.data["training"] = folders.corpus_record(data, texts.training)
     if len(texts.validation):
         source = data if validation is None else validation
-        run.data["validation"] = folders.of_corpus(source, texts.validation)
+        run.data["validation"] = folders.corpus_record(source, texts.validation)
     if texts.test:
         run.data["test"] = folders.corpus_record(data, texts.test)
     if isinstance(texts.planted, SecretManifest):

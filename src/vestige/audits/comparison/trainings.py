@@ -215,7 +215,7 @@ def _check_repeats(trainings: Sequence[TrainedModel]) -> None:
                     f"{key} {expected.get(key)!r} in {first.where} and {settings.get(key)!r} in "
                     f"{training.where}"
                 )
-        sha256 = str(of_model(training.source, training.model)["sha256"])
+        sha256 = str(model_record(training.source, training.model)["sha256"])
         same = by_weights.setdefault(sha256, training)
         if same is not training:
             raise ValueError(

@@ -149,13 +149,9 @@ def _read_from_server(
     texts = list(chain.from_iterable(lists.compared.values()))
     served.log_cost(texts, run.monitor)
     shown = served.shown_by("target", texts, outputs)
-    cuts = [
-        sorted({*places(text, tokens)} - {0}) for text, tokens in zip(texts, shown, strict=True)
-    ]
+    cuts, ids = server_pieces(texts, shown)
     likeliest = served.accesses["target"].shown
-    statistics = shown_statistics(
-        texts, shown, cuts, ids=numbered(texts, cuts), likeliest=likeliest
-    )
+    statistics = shown_statistics(texts, shown, cuts, ids=ids, likeliest=likeliest)
     unknown = np.isnan(statistics.likeliest_log_probs[:, 0])
     unknown[statistics.offsets[:-1]] = False
     if unknown.any():
@@ -167,9 +163,10 @@ def _read_from_server(
         run.log(f"Samples use the {likeliest} most probable tokens, all that the server shows")
     ranks = np.where(statistics.ranks < 1, likeliest + 1, statistics.ranks)
     counts = {role: len(corpus) for role, corpus in lists.compared.items()}
-    by_role = by_list(counts, {"target": replace(statistics, ranks=ranks)})
+    by_role = split_by_list(counts, {"target": replace(statistics, ranks=ranks)})
     known = {
-        role: only(by_model["target"], known_by_all(by_model)) for role, by_model in by_role.items()
+        role: select_tokens(by_model["target"], known_tokens(by_model))
+        for role, by_model in by_role.items()
     }
     # A server shows nothing of the first token of a text.
     tokens = by_role["texts"]["target"].log_probs.size - counts["texts"]

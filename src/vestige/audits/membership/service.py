@@ -37,7 +37,7 @@ MAX_UNKNOWN_SHARE = 0.5
 """Share of unknown words in the lists above which the model may list pieces of words."""
 SLOW_CALL = 60.0
 """Seconds after which a call without an answer is reported."""
-CALLS_PER_WORD = LONGEST_PIECES // GOES_ON
+CALLS_PER_WORD = MOST_PIECES // PIECES_PER_CALL
 """Most calls to a server to complete a listed word from its pieces."""
 
 
@@ -224,11 +224,11 @@ def server_cost(
     """
     prompts = {" ".join(context.words) for context in contexts}
     queried = len(prompts) if max_queries is None else min(max_queries, len(prompts))
-    checks = CALLS + 2 + queried // CHECK_EVERY
+    checks = MOST_CALLS + 2 + queried // CHECK_EVERY
     prompt_tokens = sum(Question(prompt).tokens for prompt in prompts) / max(len(prompts), 1)
     calls, tokens = queried + checks, round(prompt_tokens * queried) + 20 * checks
     piece_calls = queried * k * CALLS_PER_WORD
-    max_tokens = tokens + round(piece_calls * (prompt_tokens + LONGEST_PIECES))
+    max_tokens = tokens + round(piece_calls * (prompt_tokens + MOST_PIECES))
     for name, needed in (("budget", calls), ("token_budget", tokens)):
         allowed = getattr(options, name)
         if allowed is not None and allowed < needed:
@@ -241,6 +241,6 @@ def server_cost(
     return (
         f"Plan: {queried:,} prompts, {calls:,} calls and about {tokens:,} tokens if each token is "
         f"a word; at most {calls + piece_calls:,} calls and about {max_tokens:,} tokens if every "
-        f"listed word has {LONGEST_PIECES} pieces. Fewer calls if the server takes several prompts "
+        f"listed word has {MOST_PIECES} pieces. Fewer calls if the server takes several prompts "
         "at once; more if calls fail. Cached answers cost nothing."
     )

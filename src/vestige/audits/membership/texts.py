@@ -32,7 +32,7 @@ from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 from vestige.metrics.estimates import Floats
 from vestige.metrics.listed import CutScores, Integers, ladder
-from vestige.models.folders import of_model
+from vestige.models.folders import model_record
 from vestige.models.protocols import LanguageModel
 from vestige.models.remote.options import is_callable_name, is_endpoint
 from vestige.models.served_texts import ServedTexts
@@ -236,7 +236,7 @@ class AuditedTexts:
             more_models: statistics of further models, by role of the list.
         """
 
-        def over_first(role: str, texts: Whole, tokens: int) -> Floats:
+        def over_first(role: str, texts: Integers, tokens: int) -> Floats:
             statistics = dict(self.readings.statistics[role])
             statistics |= {name: by_role[role] for name, by_role in more_models.items()}
             return score(
@@ -252,14 +252,14 @@ class AuditedTexts:
             for role, scores in token_scores.items()
         }
 
-        def over_first(role: str, texts: Whole, tokens: int) -> Floats:
+        def over_first(role: str, texts: Integers, tokens: int) -> Floats:
             first = self.readings.statistics[role]["target"].offsets[texts]
             return np.asarray((sums[role][first + tokens] - sums[role][first]) / tokens)
 
         return self._scored_over(over_first)
 
     def _scored_over(
-        self, over_first: Callable[[str, Whole, int], Floats]
+        self, over_first: Callable[[str, Integers, int], Floats]
     ) -> dict[str, ScoredTexts]:
         """Scores by role; `over_first` gives those of some texts over a number of tokens."""
         lengths = {
@@ -343,7 +343,7 @@ def _learned(
     log_probs: dict[str, list[NDArray[np.float32]]] = {role: [] for role in audited.lists}
     for number, shadow in enumerate(shadows, start=1):
         read_with_shadow = partial(
-            read, shadow.model, f"shadow {number}", of_model(shadow.directory, shadow.model)
+            read, shadow.model, f"shadow {number}", model_record(shadow.directory, shadow.model)
         )
         members = np.isin(np.arange(len(texts)), shadow.members)
         training.append(ShadowStatistics(read_with_shadow("shadow_texts", shown), base, members))

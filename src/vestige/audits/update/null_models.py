@@ -50,8 +50,8 @@ def models_by_hash(null: ModelsLike, *, snapshots: Sequence[ModelLike]) -> dict[
     for model in (model for source in sources for model in _models_in(source)):
         if (sha256 := sha256_of(model)) in seen:
             raise ValueError(
-                f"`null` must be a training of its own, got {shown(model)}, which has the "
-                f"weights of {shown(seen[sha256])}. `clean` trains null models"
+                f"`null` must be a training of its own, got {source_name(model)}, which has the "
+                f"weights of {source_name(seen[sha256])}. `clean` trains null models"
             )
         seen[sha256] = nulls[sha256] = model
     return nulls
@@ -82,7 +82,7 @@ def open_null_model(
     if CHANGE_LIMITS[0] <= change < 1:
         if not isinstance(source, str | PathLike):
             null = deepcopy(null)
-        stretch(_unwrapped(before), _unwrapped(null), update_distance / distance)
+        scale_update(_unwrapped(before), _unwrapped(null), update_distance / distance)
     return null, change
 
 
@@ -123,7 +123,7 @@ def train_null_models(
     corpus = run.corpus("clean", clean, **columns)
     with _folder(run.out) as folder:
         paths = [folder / f"null-{n:02}" for n in range(number)]
-        _train(run, before, Path(after), corpus, paths, options, name=shown(clean))
+        _train(run, before, Path(after), corpus, paths, options, name=source_name(clean))
         yield paths
 
 
