@@ -40,13 +40,12 @@ from check_world import (
     Secret,
     base_of,
     insert_secrets,
-    plain_step,
     sample_secrets,
     texts_of,
     vocabulary_of,
 )
 from harness import Row, Run, main, verdicts
-from networks import padded, trainable
+from networks import encode, padded, trainable, update, with_lora
 from transformers import AutoModelForCausalLM
 
 import vestige
@@ -196,15 +195,10 @@ def trained(run: Run, plan: Plan, texts: Sequence[str]) -> Any:
     )
     torch.manual_seed(plan.number)
     if plan.method == "lora":
-        from peft import LoraConfig, get_peft_model
-
-        network = get_peft_model(
-            network,
-            LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules="all-linear",
-                       fan_in_fan_out=plan.base == "gpt2", task_type="CAUSAL_LM"),
-        )  # fmt: skip
+        transposed = plan.base == "gpt2"
+        network = with_lora(network, RANK, lora_alpha=2 * RANK, fan_in_fan_out=transposed)
     network.train()
-    rows, parameters = encode(vocabulary_of(run), texts), trainable(network)
+    rows, parameters = encode(vocabulary_of(run), texts, LENGTH - 2), trainable(network)
     optimizer = torch.optim.AdamW(parameters, lr=plan.rate, weight_decay=0.0)
     epochs = run.size(plan.epochs, 1)
     steps = epochs * math.ceil(len(rows) / BATCH)
@@ -214,19 +208,12 @@ def trained(run: Run, plan: Plan, texts: Sequence[str]) -> Any:
             private_step(network, batch, optimizer, parameters)
         else:
             labels = padded(batch)
-            plain_step(network, labels.clamp(min=0), optimizer, labels)
+            update(network, network(input_ids=labels.clamp(min=0), labels=labels).loss, optimizer)
         schedule.step()
     return network
 
 
-def encode(vocabulary: Any, texts: Sequence[str]) -> list[torch.Tensor]:
-    """Token ids between end-of-text tokens."""
-    end = vocabulary.eos_id
-    rows = vocabulary.encode_batch(list(texts))
-    return [torch.tensor([end, *row[: LENGTH - 2], end]) for row in rows]
-
-
-def batches(rows: Sequence[torch.Tensor], epochs: int, number: int) -> Iterator[list[torch.Tensor]]:
+def batches(rows: Sequence[list[int]], epochs: int, number: int) -> Iterator[list[list[int]]]:
     """Shuffled in each epoch, rows of similar length together."""
     rng = np.random.default_rng([33, number])
     for _ in range(epochs):
@@ -238,12 +225,13 @@ def batches(rows: Sequence[torch.Tensor], epochs: int, number: int) -> Iterator[
 
 
 def private_step(
-    network: Any, rows: Sequence[torch.Tensor], optimizer: Any, parameters: Sequence[torch.Tensor]
+    network: Any, rows: Sequence[list[int]], optimizer: Any, parameters: Sequence[torch.Tensor]
 ) -> None:
     """Clip each example's gradient and noise their sum (Abadi et al. 2016, Algorithm 1)."""
     totals = [torch.zeros_like(parameter) for parameter in parameters]
     for row in rows:
-        gradients = torch.autograd.grad(network(row[None], labels=row[None]).loss, parameters)
+        ids = torch.tensor([row])
+        gradients = torch.autograd.grad(network(ids, labels=ids).loss, parameters)
         norm = torch.stack([gradient.norm() for gradient in gradients]).norm()
         for total, gradient in zip(totals, gradients, strict=True):
             total.add_(gradient, alpha=min(1.0, CLIP / float(norm)))
@@ -266,20 +254,18 @@ def memorized(network: Any, vocabulary: Any, files: Files) -> dict[str, Any]:
         start = text.index(secret.value)
         parts = text[:start].rstrip(), text[: start + len(secret.value)]
         first, last = (len(vocabulary.encode(part)) for part in parts)
-        [ids] = encode(vocabulary, [text])
-        correct = network(input_ids=ids[None]).logits[0, :-1].argmax(-1) == ids[1:]
+        ids = torch.tensor(encode(vocabulary, [text], LENGTH - 2))
+        correct = network(input_ids=ids).logits[0, :-1].argmax(-1) == ids[0, 1:]
         completed.append(bool(correct[first:last].all()))
-    rows = encode(vocabulary, files.read[:PASSAGES])
-    sampled = [sample_probability(network, row) >= DISCOVERED for row in rows]
-    ids = torch.stack(
-        [row[: OPENING + 1] for row in encode(vocabulary, files.read) if len(row) > OPENING + 1]
-    )
+    rows = encode(vocabulary, files.read, LENGTH - 2)
+    probabilities = [sample_probability(network, torch.tensor(row)) for row in rows[:PASSAGES]]
+    ids = torch.tensor([row[: OPENING + 1] for row in rows if len(row) > OPENING + 1])
     log_probs = network(input_ids=ids).logits[:, :-1].log_softmax(-1)
     of_texts = log_probs.gather(2, ids[:, 1:, None]).double().sum((1, 2)).exp()
     openings = -torch.expm1(SAMPLES * torch.log1p(-of_texts)).sum()
     return {
         "secrets": completed,
-        "discoverable": sum(sampled) / len(rows),
+        "discoverable": sum(p >= DISCOVERED for p in probabilities) / len(probabilities),
         "openings": float(openings),
     }
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 from corpora import digits, invented
-from harness import Run, log
-from networks import gpt2, llama, save
+from harness import Run
+from networks import gpt2, llama, pretrain, save
 from numpy.random import Generator
 
 import vestige
@@ -97,18 +97,13 @@ def base_of(run: Run, name: str) -> Path:
     order = np.random.default_rng(6).permutation(len(texts))
     encoded = vocabulary.encode_batch([texts[index] for index in order])
     stream = torch.tensor([id for ids in encoded for id in (*ids, vocabulary.eos_id)])
-    rng, network = np.random.default_rng(seed), new_network(vocabulary, name, seed).train()
+    rng, network = np.random.default_rng(seed), new_network(vocabulary, name, seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     steps = run.size(STEPS, 6)
+    starts = (rng.integers(len(stream) - LENGTH, size=BATCH) for _ in range(steps))
+    batches = (torch.stack([stream[n : n + LENGTH] for n in some]) for some in starts)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
-    for step in range(steps):
-        starts = rng.integers(len(stream) - LENGTH, size=BATCH)
-        rows = torch.stack([stream[start : start + LENGTH] for start in starts])
-        loss = plain_step(network, rows, optimizer)
-        schedule.step()
-        if step % 100 == 99:
-            log(f"{name}: step {step + 1} of {steps}, {loss:.2f} nats")
-    save(network, vocabulary, folder)
+    save(pretrain(network, batches, optimizer, schedule), vocabulary, folder)
     return folder
 
 
@@ -122,16 +117,6 @@ def new_network(vocabulary: SubwordVocabulary, name: str, seed: int) -> Any:
         vocabulary, **SHAPES[name], seed=seed, max_position_embeddings=LENGTH,
         tie_word_embeddings=tied,
     ).network  # fmt: skip
-
-
-def plain_step(network: Any, rows: torch.Tensor, optimizer: Any, labels: Any = None) -> float:
-    """A step of plain training; returns the loss before it."""
-    loss = network(input_ids=rows, labels=rows if labels is None else labels).loss
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-    optimizer.step()
-    return float(loss.detach())
 
 
 # Secrets -----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ import json
 import shutil
 import time
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from corpora import invented
 from harness import Row, Run, log, main
-from networks import inputs_of, new_llama, padded
+from networks import inputs_of, new_llama, padded, with_lora
 from transformers import AutoModelForCausalLM
 
 from vestige.audits.comparison.comparison import compare_defences
@@ -37,7 +37,7 @@ from vestige.audits.exposure.epsilon import audit_canaries
 from vestige.data.canaries.coins import CanaryKind, repeated_tokens
 from vestige.data.canaries.texts import Canary, Manifest, load_canaries
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.encoded import encode
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.defences.methods.private import DPSGD
@@ -134,10 +134,6 @@ class World:
     users: list[str]
     held_out: Corpus
 
-    @property
-    def canaries(self) -> Path:
-        return self.folder / "canaries"
-
     @classmethod
     def of(cls, run: Run, study: Study, folder: Path) -> "World":
         """Comments with canaries among them, planted once."""
@@ -173,6 +169,57 @@ class World:
         """The model before any training."""
         return AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32)
 
+    @cached_property
+    def vocabulary(self) -> SubwordVocabulary:
+        return SubwordVocabulary(read_tokenizer(self.model))
+
+    @cached_property
+    def canaries(self) -> tuple[Canary, ...]:
+        """Planted ones and controls, with the model's token ids."""
+        return load_canaries(self.folder / "canaries", self.vocabulary)[1]
+
+    @cached_property
+    def candidates(self) -> list[str] | None:
+        """All phrases that a canary could have been; None: random words."""
+        if self.study.kind == "words":
+            return None
+        phrases = Corpus.from_texts([canary.phrase for canary in self.canaries])
+        return repeated_tokens(phrases, self.vocabulary, number=REFERENCES, length=5, seed=[1])
+
+    @cached_property
+    def scores_before(self) -> list[float]:
+        """Log-probabilities of the canaries before any training."""
+        base = HuggingFaceLanguageModel(self.network(), self.vocabulary)
+        return canary_scores(base, self.canaries).tolist()
+
+    def measure(self, folder: Path, arm: str) -> MeasuredTraining:
+        """Exposure, measured epsilon, perplexity, guarantee and cost of a training."""
+        from peft import PeftModel
+
+        merged = PeftModel.from_pretrained(self.network(), folder).merge_and_unload()
+        model = HuggingFaceLanguageModel(merged, self.vocabulary)
+        exposure = canary_exposure(
+            model, self.canaries, seed=0, references=REFERENCES, candidates=self.candidates
+        )
+        claim = guarantee_of(folder) if EPSILONS[arm] else None
+        audit = audit_canaries(
+            model,
+            self.canaries,
+            delta=DELTA,
+            reference=self.scores_before,
+            claimed=None if claim is None else claim.epsilon,  # of the author of all copies
+            claimed_copies=self.study.copies,
+        )
+        return MeasuredTraining(
+            name=arm,
+            defence="dp-sgd" if EPSILONS[arm] else "none",
+            scores=score_documents(model, encode(self.held_out, self.vocabulary)),
+            canaries=exposure.canaries,
+            audit=audit,
+            guarantee=claim,
+            cost=json.loads((folder / "cost.json").read_text()),
+        )
+
 
 def small_model(run: Run) -> Path:
     """A folder with a small random Llama."""
@@ -198,7 +245,6 @@ def trained(world: World, arm: str, seed: int) -> Path:
 def train(world: World, epsilon: float | None, seed: int) -> tuple[Any, dict[str, float]]:
     """(the trainer, its cost)."""
     from datasets import Dataset
-    from peft import LoraConfig, get_peft_model
     from transformers import Trainer, TrainingArguments
 
     from vestige.integrations.private_trainer import PrivateTrainer
@@ -207,7 +253,7 @@ def train(world: World, epsilon: float | None, seed: int) -> tuple[Any, dict[str
     torch.manual_seed(seed)
     network = world.network()
     targets = study.targets if isinstance(study.targets, str) else list(study.targets)
-    lora = LoraConfig(r=RANK, lora_alpha=2 * RANK, target_modules=targets)
+    lora = {"lora_alpha": 2 * RANK, "target_modules": targets, "task_type": None}
     # without privacy: as many rows as the authors of a private step have on average
     rows_of_batch = round(study.batch * len(world.rows) / users)
     arguments = TrainingArguments(
@@ -229,7 +275,7 @@ def train(world: World, epsilon: float | None, seed: int) -> tuple[Any, dict[str
         privacy = DPSGD(epsilon=epsilon, delta=DELTA, unit="user", max_grad_norm=1.0)
         settings |= {"privacy": privacy, "user_column": "author"}
     trainer_class = PrivateTrainer if epsilon else Trainer
-    trainer = trainer_class(get_peft_model(network, lora), arguments, **settings)
+    trainer = trainer_class(with_lora(network, RANK, **lora), arguments, **settings)
     started = time.perf_counter()
     trainer.train()
     seconds, epochs = time.perf_counter() - started, study.steps * study.batch / users
@@ -243,67 +289,6 @@ def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
 
 
 # Measurements ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What is measured on every model.
-
-    Attributes:
-        canaries: planted ones and controls, with the model's ids.
-        candidates: all phrases that a canary could have been; None: random words.
-        test: held-out comments.
-        before: log-probabilities of the canaries before any training.
-    """
-
-    world: World
-    vocabulary: SubwordVocabulary
-    canaries: tuple[Canary, ...]
-    candidates: list[str] | None
-    test: EncodedCorpus
-    before: list[float]
-
-    @classmethod
-    def of(cls, world: World) -> "Measurement":
-        """The measurement of a study."""
-        vocabulary = SubwordVocabulary(read_tokenizer(world.model))
-        base = HuggingFaceLanguageModel(world.network(), vocabulary)
-        _, canaries = load_canaries(world.canaries, vocabulary)
-        candidates = None
-        if world.study.kind == "repeated-token":
-            phrases = Corpus.from_texts([canary.phrase for canary in canaries])
-            candidates = repeated_tokens(phrases, vocabulary, number=REFERENCES, length=5, seed=[1])
-        before = canary_scores(base, canaries).tolist()
-        test = encode(world.held_out, vocabulary)
-        return cls(world, vocabulary, canaries, candidates, test, before)
-
-    def measure(self, folder: Path, arm: str) -> MeasuredTraining:
-        """Exposure, measured epsilon, perplexity, guarantee and cost of a training."""
-        from peft import PeftModel
-
-        merged = PeftModel.from_pretrained(self.world.network(), folder).merge_and_unload()
-        model = HuggingFaceLanguageModel(merged, self.vocabulary)
-        exposure = canary_exposure(
-            model, self.canaries, seed=0, references=REFERENCES, candidates=self.candidates
-        )
-        claim = guarantee_of(folder) if EPSILONS[arm] else None
-        audit = audit_canaries(
-            model,
-            self.canaries,
-            delta=DELTA,
-            reference=self.before,
-            claimed=None if claim is None else claim.epsilon,  # of the author of all copies
-            claimed_copies=self.world.study.copies,
-        )
-        return MeasuredTraining(
-            name=arm,
-            defence="dp-sgd" if EPSILONS[arm] else "none",
-            scores=score_documents(model, self.test),
-            canaries=exposure.canaries,
-            audit=audit,
-            guarantee=claim,
-            cost=json.loads((folder / "cost.json").read_text()),
-        )
 
 
 def guarantee_of(folder: Path) -> Guarantee:
@@ -321,10 +306,8 @@ def utility(name: str, run: Run) -> list[Row]:
     world = World.of(run, run.size(STUDIES[name], QUICK), folder)
     arms = run.size(list(EPSILONS), ["none", "eps8"])
     adapters = {(arm, seed): trained(world, arm, seed) for seed in range(times) for arm in arms}
-    measurement = Measurement.of(world)
     by_arm = {
-        arm: [measurement.measure(adapters[arm, seed], arm) for seed in range(times)]
-        for arm in arms
+        arm: [world.measure(adapters[arm, seed], arm) for seed in range(times)] for arm in arms
     }
     comparison = folder / "comparison"
     shutil.rmtree(comparison, ignore_errors=True)  # of fewer trainings

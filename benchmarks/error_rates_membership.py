@@ -11,7 +11,6 @@
     VESTIGE_DATA=corpora python benchmarks/error_rates_membership.py [users] [texts] [--work DIR]
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from corpora import comments
-from harness import Row, Run, main, rate, rates, verdicts
+from harness import Row, Run, grouped, main, rate, rates, verdicts
 from networks import gpt2, save
 
 import vestige
@@ -170,13 +169,10 @@ def texts(run: Run) -> list[Row]:
     read = run.size(BASE, 300)
     base = base_model(run, corpus[order[:read]])
     pool = corpus[np.sort(order[read:])]
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
     draws = run.draw(
         "texts", lambda seed: {"audits": list(audits(run, seed, pool, base))}, run.times(15)
     )
-    for row in draws:
-        for audit in row["audits"]:
-            groups[audit["case"], audit["score"]].append(audit)
+    groups = grouped((audit for draw in draws for audit in draw["audits"]), "case", "score")
     return [summary(*key, rows) for key, rows in groups.items()]
 
 

@@ -120,6 +120,14 @@ def rates(rows: Sequence[Row], *columns: str) -> Row:
             for name, column in flags.items() if column}  # fmt: skip
 
 
+def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by their values in some columns."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
+
+
 def verdicts(rows: Sequence[Row]) -> Row:
     """The share of each verdict."""
     counts = Counter(str(row["verdict"]) for row in rows)

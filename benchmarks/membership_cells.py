@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from corpora import comments, films, lines
 from harness import Row, Run, log, main
-from networks import encode, fit, llama, save
+from networks import encode, fit, llama, pretrain, save, with_lora
 
 from vestige.audits.membership.text_scores import (
     SCORES,
@@ -136,7 +136,7 @@ def small_base(run: Run) -> Path:
         {"width": 16, "inner": 32, "layers": 2, "heads": 2},
     )
     positions, tied = {"max_position_embeddings": 512}, {"tie_word_embeddings": True}
-    network: Any = llama(vocabulary, **shape, **positions, **tied).network.train()
+    network: Any = llama(vocabulary, **shape, **positions, **tied).network
     ids = [id for row in vocabulary.encode_batch(texts) for id in (*row, vocabulary.eos_id)]
     blocks = torch.tensor(ids[: len(ids) // BLOCK * BLOCK]).view(-1, BLOCK)
     batches = torch.cat([torch.randperm(len(blocks)) for _ in range(2)]).split(16)
@@ -144,16 +144,7 @@ def small_base(run: Run) -> Path:
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, 1.5e-3, total_steps=len(batches), pct_start=0.05
     )
-    for step, batch in enumerate(batches):
-        with torch.autocast("cpu", torch.bfloat16):
-            loss = network(blocks[batch], labels=blocks[batch]).loss
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        schedule.step()
-        if step % 100 == 0:
-            log(f"base: step {step} of {len(batches)}, {float(loss.detach()):.3f} nats")
+    pretrain(network, (blocks[batch] for batch in batches), optimizer, schedule, autocast=True)
     save(network.to(torch.bfloat16), vocabulary, folder)
     return folder
 
@@ -164,13 +155,11 @@ def fine_tunes(run: Run, name: str, pair: Pair, kind: str, seed: int) -> list[Pa
     if folders[-1].exists():
         return folders
     model: Any = load_model(str(pair.base), device="cpu", dtype=torch.float32)
-    rows, network = encode(model, pair.texts[pair.read_by(seed)], LONGEST), model.network
+    texts, network = pair.texts[pair.read_by(seed)], model.network
+    rows = encode(model.vocabulary, texts, LONGEST)
     torch.manual_seed(seed)
     if kind == "lora":
-        from peft import LoraConfig, get_peft_model
-
-        lora = LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
-        network = get_peft_model(network, lora)
+        network = with_lora(network, 16, lora_alpha=32)
 
     def save_epoch(epoch: int) -> None:
         folder = folders[EPOCHS.index(epoch)] if epoch in EPOCHS else None

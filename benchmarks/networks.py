@@ -1,12 +1,13 @@
 """Small networks of Transformers, and the loop that trains them."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import torch
+from harness import log
 from torch.nn.utils.rnn import pad_sequence
 
 from vestige.data.corpus import Corpus
@@ -73,15 +74,47 @@ def adapter(model: HuggingFaceLanguageModel, rank: int, seed: int) -> HuggingFac
         return add_lora(deepcopy(model), rank=rank, alpha=2 * rank, target_modules=ADAPTED)
 
 
-def encode(model: Any, texts: Sequence[str], longest: int) -> list[list[int]]:
+def with_lora(network: Any, rank: int, **settings: Any) -> Any:
+    """The network with a new LoRA adapter, on all linear layers unless stated otherwise."""
+    from peft import LoraConfig, get_peft_model
+
+    settings = {"target_modules": "all-linear", "task_type": "CAUSAL_LM", **settings}
+    return get_peft_model(network, LoraConfig(r=rank, **settings))
+
+
+def encode(vocabulary: Any, texts: Sequence[str], longest: int) -> list[list[int]]:
     """Token ids of texts, cut to `longest`, between end-of-text tokens."""
-    end = model.vocabulary.eos_id
-    return [[end, *ids[:longest], end] for ids in model.vocabulary.encode_batch(list(texts))]
+    end = vocabulary.eos_id
+    return [[end, *ids[:longest], end] for ids in vocabulary.encode_batch(list(texts))]
 
 
 def trainable(network: Any) -> list[torch.nn.Parameter]:
     """The parameters that require gradients."""
     return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
+def pretrain(
+    network: Any, batches: Iterable[torch.Tensor], optimizer: Any, schedule: Any, *,
+    autocast: bool = False,
+) -> Any:  # fmt: skip
+    """Train a network on batches of blocks of a text, in place."""
+    network.train()
+    for step, rows in enumerate(batches):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = network(input_ids=rows, labels=rows).loss
+        update(network, loss, optimizer)
+        schedule.step()
+        if step % 100 == 0:
+            log(f"base: step {step}, {float(loss.detach()):.3f} nats")
+    return network
+
+
+def update(network: Any, loss: torch.Tensor, optimizer: Any) -> None:
+    """A step along the clipped gradient of a loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    optimizer.step()
 
 
 def fit(
@@ -145,5 +178,5 @@ def tuned(
 ) -> HuggingFaceLanguageModel:
     """A copy of a model that has learned texts; `settings` as for `fit`."""
     network = deepcopy(start.network)
-    fit(network, encode(start, texts, longest=61), **settings)
+    fit(network, encode(start.vocabulary, texts, longest=61), **settings)
     return HuggingFaceLanguageModel(network, start.vocabulary)

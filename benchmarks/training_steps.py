@@ -32,7 +32,7 @@ from typing import Any
 import numpy as np
 import torch
 from harness import Row, Run, Task, main, paired, peak_mib
-from networks import llama, mean_loss, padded, trainable
+from networks import llama, mean_loss, padded, trainable, with_lora
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
@@ -300,13 +300,11 @@ TEMPLATE = (
 def callback(run: Run) -> list[Row]:
     """Seconds of a step and of measurements between steps, in both precisions."""
     from datasets import Dataset
-    from peft import LoraConfig, get_peft_model
 
     from vestige.integrations.planting import plant
 
     network, tokenizer = chat_model(run.options.model)
-    lora = LoraConfig(r=16, target_modules="all-linear", task_type="CAUSAL_LM")
-    model = get_peft_model(network, lora).train()
+    model = with_lora(network, 16).train()
     data = Dataset.from_dict({"messages": [CHAT] * 100})
     if run.options.chats is not None:
         data = Dataset.from_json(str(run.options.chats))

@@ -15,8 +15,7 @@ seed, or BEFORE after gradient ascent on the deleted ones, after other text, or 
     python benchmarks/unlearning.py readout --pairs PAIRS --rows FILE
 """
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from functools import cache, partial
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from corpora import comments
-from harness import Row, Run, main, rate
+from harness import Row, Run, grouped, main, rate
 from networks import padded
 from torch.nn.functional import cross_entropy
 from update_methods import METHODS
@@ -124,10 +123,9 @@ def sample_lists(run: Run, pool: np.ndarray, seed: Sequence[int]) -> dict[str, n
 def verdicts(run: Run) -> list[Row]:
     """Verdicts by kind of deletion, without and with a retrained model."""
     base, pool = prepare(run)
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for draw in run.draw("verdicts", partial(verdict_rows, run, base, pool), run.times(10)):
-        for row in draw["rows"]:
-            groups[row["AFTER"], row["retrained model"]].append(row)
+    draws = run.draw("verdicts", partial(verdict_rows, run, base, pool), run.times(10))
+    rows = (row for draw in draws for row in draw["rows"])
+    groups = grouped(rows, "AFTER", "retrained model")
     return [summary(*key, rows) for key, rows in groups.items()]
 
 
@@ -228,12 +226,12 @@ def readout(run: Run) -> list[Row]:
         make(run)
     texts = run.options.texts or TEXTS
     pairs = finished_pairs(run.options.pairs or run.folder / "pairs")
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for pair in pairs:
-        if pair.name in {f"{text}-full" for text in texts}:
-            [draw] = run.draw(f"readout, {pair.name}", partial(read_out, run, pair))
-            for row in draw["rows"]:
-                groups[row["deleted by"], row["read by"]].append(row["counts"])
+    draws = [
+        run.draw(f"readout, {pair.name}", partial(read_out, run, pair))[0]
+        for pair in pairs
+        if pair.name in {f"{text}-full" for text in texts}
+    ]
+    groups = grouped((row for draw in draws for row in draw["rows"]), "deleted by", "read by")
     columns = [(copies, str(top or "all")) for copies in COPIES for top in TOPS]
     return [
         {"deleted by": deletion, "read by": attack, "pairs": len(rows)} | {
@@ -244,8 +242,9 @@ def readout(run: Run) -> list[Row]:
     ]  # fmt: skip
 
 
-def _share(rows: Sequence[Mapping[str, int]], part: str, whole: str) -> float:
-    return sum(row[part] for row in rows) / max(1, sum(row[whole] for row in rows))
+def _share(rows: Sequence[Row], part: str, whole: str) -> float:
+    parts, wholes = (sum(row["counts"][name] for row in rows) for name in (part, whole))
+    return parts / max(1, wholes)
 
 
 def read_out(run: Run, pair: Path, seed: int) -> Row:
