@@ -62,10 +62,10 @@ from attacked_trainings import (
 )
 from dp_accounting import dp_event, pld
 from harness import Row, Run, main
+from networks import whole_batch
 from numpy.typing import NDArray
 
 from vestige.cli.app import run as run_command
-from vestige.data.encoded import EncodedCorpus
 from vestige.metrics.estimates import clopper_pearson
 from vestige.metrics.f_dp_epsilon import threshold_epsilon
 from vestige.models.checkpoints import load_model, save_model
@@ -77,7 +77,6 @@ from vestige.training.batches import Batch
 from vestige.training.loop import train
 from vestige.training.new_models import new_model
 from vestige.training.secret import Secret
-from vestige.training.sequences import Sequences
 
 EPSILONS = (1.0, 3.0, 8.0)
 
@@ -165,13 +164,14 @@ class Adversary:
     def __init__(self, setting: Setting, noise: float, start: LanguageModel) -> None:
         self.rate, self.scale = setting.sample_rate, setting.batch_size / RATE
         with_it, without, missing = setting.data_sets
-        batch = _batch_of_all(with_it, start)
+        batch = whole_batch(with_it, LENGTH, start.first_token)
         factor = setting.batch_size if setting.step is BatchClipped else 1
         step = setting.step(0.0, factor)
         if self.rate == 1:
             gradient = _gradient(step, start, batch)
             step_without = Without(step, missing)
-            other = _gradient(step_without, start, _batch_of_all(without, start))
+            batch_without = whole_batch(without, LENGTH, start.first_token)
+            other = _gradient(step_without, start, batch_without)
             self.base, shift = factor * other, factor * (gradient - other)
             others = np.zeros((0, len(shift)))
         else:
@@ -202,11 +202,6 @@ class Adversary:
         change = (path[0] - path[-1]) * self.scale
         deviations = (change - steps * self.base) @ self.direction
         return float(deviations - steps * self.rate * self.distance / 2)
-
-
-def _batch_of_all(data: EncodedCorpus, model: LanguageModel) -> Batch:
-    sequences = Sequences.of(data, length=LENGTH)
-    return sequences.batch(np.arange(len(sequences)), model.first_token, model.device)
 
 
 def _gradient(step: Step, model: LanguageModel, batch: Batch) -> NDArray[np.float64]:

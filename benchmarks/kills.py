@@ -1,7 +1,8 @@
 """Whether anything is lost when commands are killed, started twice, out of disk or interrupted.
 
-Every command of `every_verb.py` is run once undisturbed. In the end a disturbed one must leave the
-same files, byte for byte except for times, and no others.
+Each command runs once undisturbed. In the end a disturbed one must leave the same files, byte for
+byte except for times, and no others. `every_verb.py` has the commands; by default those run that
+write in several steps, and with `--kinds` any.
 
 - `kills`: SIGKILL at a random moment, once or twice; then the command is repeated until it ends.
 - `races`: two commands of a kind at once; one or both must succeed. Trainings also race with
@@ -29,7 +30,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from importlib import import_module
@@ -37,7 +38,7 @@ from pathlib import Path
 from typing import Any
 
 import torch._dynamo  # noqa: F401 - every optimizer imports it, which takes seconds
-from every_verb import COMMANDS, OUT, RESUMES, prepare
+from every_verb import COMMANDS, RESUMES, prepare
 from harness import Row, Run, main
 from killed_training import training
 
@@ -126,8 +127,7 @@ def new_folder(inputs: Path) -> Iterator[Path]:
 
 def command(kind: str, *, resume: bool = False) -> list[str]:
     """The arguments of a kind of command that writes to `out`."""
-    arguments = RESUMES.get(kind, COMMANDS[kind]) if resume else COMMANDS[kind]
-    return ["out" if argument == OUT else argument for argument in arguments]
+    return [*(RESUMES.get(kind, COMMANDS[kind]) if resume else COMMANDS[kind]), "out"]
 
 
 @cache
@@ -241,12 +241,14 @@ Disturb = Callable[[str, Path, float, random.Random], tuple[str, list[str]]]
 than those of the files."""
 
 
-def disturbed(run: Run, title: str, kinds: Sequence[str], disturb: Disturb) -> list[Row]:
-    """For each kind how often each event happened, and every fault."""
-    kinds = [kind for kind in kinds if kind in (run.options.kinds or run.size(kinds, QUICK))]
+def disturbed(
+    run: Run, title: str, kinds: Sequence[str], disturb: Disturb, allowed: Container[str] = COMMANDS
+) -> list[Row]:
+    """For each kind how often each event happened, and every fault; `--kinds` chooses others."""
+    chosen = run.options.kinds or run.size(kinds, QUICK)
     inputs = inputs_in(run.folder, run.size((*KILLED, *RACED), QUICK))
     rows = []
-    for kind in kinds:
+    for kind in [kind for kind in chosen if kind in allowed]:
         expected, taken = undisturbed(kind, inputs)
         rng = random.Random(f"{run.options.seed} {kind} {title}")
         happened, all_faults = Counter[str](), Counter[str]()
@@ -340,7 +342,8 @@ def _names_file_and_remedy(line: str) -> bool:
 def races(run: Run) -> list[Row]:
     """Two commands at once; of trainings also two that resume."""
     rows = disturbed(run, "race", RACED, partial(race, False))
-    return rows + disturbed(run, "race with --resume", RESUMED, partial(race, True))
+    resumed = disturbed(run, "race with --resume", RESUMED, partial(race, True), RESUMED)
+    return rows + resumed
 
 
 def options(parser: Any) -> None:

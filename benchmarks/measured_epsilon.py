@@ -27,12 +27,14 @@ import numpy as np
 import torch
 from corpora import lines
 from harness import Row, Run, main
+from networks import whole_batch
 from scipy.optimize import brentq
 
 from vestige.audits.exposure.epsilon import CanaryAudit, audit_canaries
 from vestige.data.canaries.coins import CanaryKind, coin_flip_canaries
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
+from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon
@@ -40,13 +42,15 @@ from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.accounting import noise_for
 from vestige.privacy.dp_sgd import DPSGDStep
-from vestige.training.batches import IGNORED, Batch
+from vestige.training.batches import Batch
 from vestige.training.new_models import new_model
 from vestige.training.steps import plain_step
 
 SENTENCES, WORDS, HIDDEN = 1000, 1000, 32
 SHAPE = LSTMConfig(layers=1, embedding_size=HIDDEN, hidden_size=HIDDEN)
 PUBLIC_EPOCHS, DELTA = 5, 1e-5
+LONGEST = 64
+"""More tokens than any text has."""
 CLAIMS = (1.0, 2.0, 4.0, 8.0, math.inf)
 KINDS: tuple[tuple[CanaryKind, int], ...] = (
     ("words", 5),
@@ -144,17 +148,8 @@ def wikitext_world(run: Run, reserved: int) -> World:
 
 
 def batch_of(corpus: Corpus, vocabulary: WordVocabulary) -> Batch:
-    """All texts, each between end-of-text tokens."""
-    eos = vocabulary.eos_id
-    rows = [[eos, *ids, eos] for ids in vocabulary.encode_batch(list(corpus))]
-    lengths = torch.tensor([len(row) - 1 for row in rows])
-    width = int(lengths.max())
-    inputs = torch.full((len(rows), width), eos)
-    targets = torch.full((len(rows), width), IGNORED)
-    for index, row in enumerate(rows):
-        inputs[index, : len(row) - 1] = torch.tensor(row[:-1])
-        targets[index, : len(row) - 1] = torch.tensor(row[1:])
-    return Batch(inputs, targets, padding=int((targets == IGNORED).sum()), lengths=lengths)
+    """All texts in one batch."""
+    return whole_batch(encode(corpus, vocabulary), LONGEST, vocabulary.eos_id)
 
 
 def audit(training: Training, world: World) -> CanaryAudit:

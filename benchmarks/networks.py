@@ -6,16 +6,19 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from harness import log
 from torch.nn.utils.rnn import pad_sequence
 
 from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.data.writing import new_directory
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-from vestige.training.batches import IGNORED
+from vestige.training.batches import IGNORED, Batch
+from vestige.training.sequences import Sequences
 
 
 def gpt2(
@@ -154,6 +157,12 @@ def fit(
             optimizer.zero_grad()
         after_epoch(epoch)
     return network.eval()
+
+
+def whole_batch(data: EncodedCorpus, length: int, first_token: int) -> Batch:
+    """All sequences of encoded texts in one batch."""
+    sequences = Sequences.of(data, length=length)
+    return sequences.batch(np.arange(len(sequences)), first_token, torch.device("cpu"))
 
 
 def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
