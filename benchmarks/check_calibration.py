@@ -321,8 +321,8 @@ def calibration(run: Run) -> list[Row]:
     }
     return [
         {"corpora": title, "fine-tunes": kind, **verdicts(of_kind)}
-        for title, some in parts.items()
-        for kind, of_kind in by_kind(some).items()
+        for title, part in parts.items()
+        for kind, of_kind in by_kind(part).items()
     ]
 
 

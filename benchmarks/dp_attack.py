@@ -19,8 +19,8 @@ whole table (Bonferroni), and no threshold is chosen on the scores:
 
 A bound above the claim says that the guarantee is broken. To show that the attack can notice this,
 `broken` attacks trainings with half the noise, with a clipped batch instead of clipped records, and
-with a hold-out by position, which changes where one record less changes the sample; there every
-tight bound should be above its claim. Where there is dropout, the adversary knows the masks.
+with a hold-out by position, whose sample is another one if a record is missing; there every tight
+bound should be above its claim. Where there is dropout, the adversary knows the masks.
 `PrivateTrainer` also evaluates all records after every step; the evaluation chooses nothing.
 `command` attacks `vestige train` itself.
 

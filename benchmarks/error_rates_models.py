@@ -167,9 +167,9 @@ def flagged_secrets(run: Run, seed: int) -> dict[str, list[bool]]:
     flags: dict[str, list[bool]] = {kind: [] for kind in lists}
     for kind, lines in lists.items():
         for first in range(0, len(lines), LISTED):
-            some = [marked(text, n) for n, text in enumerate(lines[first:][:LISTED], 1)]
-            level, references = 0.05 * len(some), run.size(400, 100)
-            result = secret_exposure(model, some, seed=seed, references=references, level=level)
+            listed = [marked(text, n) for n, text in enumerate(lines[first:][:LISTED], 1)]
+            level, references = 0.05 * len(listed), run.size(400, 100)
+            result = secret_exposure(model, listed, seed=seed, references=references, level=level)
             flags[kind] += [bool(row["drawn"] and row["p"] <= 0.05) for row in result.rows]
     return flags
 
@@ -221,9 +221,9 @@ def nulls(run: Run) -> list[Row]:
     for name, pool in scores.items():
         same, bootstrap = name == "1.0", []
         for _ in range(run.size(500, 20)):
-            some = rng.choice(updates, len(updates))
-            against = some if same else rng.choice(pool, len(pool))
-            bootstrap.append(false_leaks(some, against, needed, same))
+            redrawn = rng.choice(updates, len(updates))
+            redrawn_pool = redrawn if same else rng.choice(pool, len(pool))
+            bootstrap.append(false_leaks(redrawn, redrawn_pool, needed, same))
         low, high = np.quantile(bootstrap, [0.025, 0.975])
         rows.append({
             "null models": name,

@@ -196,6 +196,8 @@ def passage_verdict(times: int, seed: int) -> Row:
 
 # Membership --------------------------------------------------------------------------------------
 
+MEMBERSHIP = ("alive", "read", "comparable", "independent")
+
 
 def membership(run: Run) -> list[Row]:
     """False verdicts and bounds of lists of texts."""
@@ -215,7 +217,7 @@ def membership(run: Run) -> list[Row]:
 
 def reddit_texts(run: Run) -> list[str]:
     """Every fifth comment, if it has ten words or more."""
-    return [one.text for one in comments(run)[::5] if len(one.text.split()) >= 10]
+    return [comment.text for comment in comments(run)[::5] if len(comment.text.split()) >= 10]
 
 
 def copies_leak(texts: Sequence[str], size: int, seed: int) -> Row:
@@ -223,15 +225,16 @@ def copies_leak(texts: Sequence[str], size: int, seed: int) -> Row:
     rng = np.random.default_rng([5, size, seed])
     originals = _sample(texts, 480 // size, rng)
     lists, values = {}, {}
-    for name, some in (
-        ("texts", originals[: 96 // size]), ("reference", originals[96 // size :]),
-    ):  # fmt: skip
+    split = 96 // size
+    for name, distinct in (("texts", originals[:split]), ("reference", originals[split:])):
         lists[name] = [
-            copy for text in some for copy in (text, *(_copy(text, rng) for _ in range(size - 1)))
+            copy
+            for text in distinct
+            for copy in (text, *(_copy(text, rng) for _ in range(size - 1)))
         ]
-        scores = np.repeat(rng.normal(0, 1, len(some)), size)
+        scores = np.repeat(rng.normal(0, 1, len(distinct)), size)
         values[name] = scores + rng.normal(0, 0.2, len(scores))
-    corpora = {name: Corpus.from_texts(some) for name, some in lists.items()}
+    corpora = {name: Corpus.from_texts(texts) for name, texts in lists.items()}
     chosen, check = independent_texts(corpora)
     units = {name: values[name][chosen[name]] for name in lists}
     return {
@@ -268,9 +271,6 @@ def bound_fails(authors: int, seed: int) -> Row:
         result = audit_scores(*sides, checks=passed(*MEMBERSHIP), seed=seed)
         wrong[unit] = result.summary["at_most"] < 40
     return wrong
-
-
-MEMBERSHIP = ("alive", "read", "comparable", "independent")
 
 
 def _scored(values: np.ndarray, authors: list[str] | None = None) -> Scored:

@@ -76,11 +76,11 @@ def detected(run: Run, seed: int) -> dict[str, list[bool]]:
         vestige(out / when, *words, "--device", "cpu")
         rows = list(load(out / when).rows)
         for planted in (True, False):
-            some = [row for (*_, p), row in zip(listed, rows, strict=True) if p is planted]
+            group = [row for (*_, p), row in zip(listed, rows, strict=True) if p is planted]
             name = f"{'said' if planted else 'not said'}, {when} the training"
-            flags[name] = [bool(row["found"]) for row in some]
-            least = min(row["p"] for row in some)
-            log(f"seed {seed}, {name}: {sum(flags[name])} of {len(some)}, least p {least:.2g}")
+            flags[name] = [bool(row["found"]) for row in group]
+            least = min(row["p"] for row in group)
+            log(f"seed {seed}, {name}: {sum(flags[name])} of {len(group)}, least p {least:.2g}")
     return flags
 
 
