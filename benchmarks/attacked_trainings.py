@@ -11,10 +11,9 @@ from unittest.mock import patch
 import numpy as np
 import torch
 from datasets import Dataset
-from mechanism_bounds import DELTA
+from networks import inputs_of, padded
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 from transformers.trainer_callback import PrinterCallback
 
@@ -29,7 +28,7 @@ from vestige.models.recurrent_network import LSTMConfig
 from vestige.privacy.dp_fedavg import DPFedAvgStep
 from vestige.privacy.dp_sgd import DPSGDStep, summed_losses
 from vestige.privacy.taps import trainable
-from vestige.training.batches import IGNORED, Batch
+from vestige.training.batches import Batch
 from vestige.training.config import TrainingConfig
 from vestige.training.loop import train
 from vestige.training.new_models import new_model
@@ -37,14 +36,16 @@ from vestige.training.secret import Secret
 from vestige.training.steps import Private
 
 UNITS, LENGTH, CLIP, EPOCHS = 4, 8, 0.05, 3
-EPSILONS = (1.0, 3.0, 8.0)
+DELTA = 1e-2
+"""The default of `vestige train` for four records."""
 RATE = 1e-3  # of SGD: short steps
 WORDS = WordVocabulary(("<unk>", "<eos>", *(f"w{unit}" for unit in range(43))))
 SHAPE = LSTMConfig(layers=1, embedding_size=4, hidden_size=4, dropout_in=0.0, dropout_out=0.0)
-PLACED = 32
-"""Units that a hold-out of a quarter by place leaves of 43, and of 42."""
+REMAINING = 32
+"""Units that a hold-out of a quarter by position leaves of 43, and of 42."""
 
 Step = Callable[[LanguageModel, Batch, Any], tuple[Tensor, Any]]
+MakeStep = Callable[[float, int], Step]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,37 +53,37 @@ class Setting:
     """A private training under attack.
 
     Attributes:
-        name: of the defence and its unit, or of what is broken.
-        draw: how units come into batches.
-        batch_size: units that a batch holds on average.
+        name: of the defence and its unit, or of the fault.
+        batching: how units are sampled into batches.
+        batch_size: units of a batch on average.
         step: makes the step from a noise multiplier and the expected units.
         broken: the claim is expected to fail.
-        by_place: the adversary's two data sets are what a hold-out by place leaves.
-        command: the training is that of the command line.
-        path: where dropout is known: the weights before and after each step, by a seed of all
-            chance, the noise multiplier, and whether the record is a member.
+        by_position: the two data sets are what a hold-out by position leaves.
+        command: the training is `vestige train`.
+        path: for known dropout masks: the weights before and after each step, from a seed of all
+            randomness, the noise multiplier, and whether the record is a member.
     """
 
     name: str
-    draw: Any
+    batching: Any
     batch_size: int
-    step: Callable[[float, int], Step]
+    step: MakeStep
     broken: bool = False
-    by_place: bool = False
+    by_position: bool = False
     command: bool = False
     path: Callable[[int, float, bool], NDArray[np.float64]] | None = None
 
     @property
     def units(self) -> int:
-        return PLACED if self.by_place else UNITS
+        return REMAINING if self.by_position else UNITS
 
     @property
     def sample_rate(self) -> float:
         return self.batch_size / self.units
 
     @property
-    def worlds(self) -> tuple[EncodedCorpus, EncodedCorpus, int | None]:
-        return worlds(self.by_place, 1 if self.draw == "poisson" else 2)
+    def data_sets(self) -> tuple[EncodedCorpus, EncodedCorpus, int | None]:
+        return data_sets(self.by_position, 1 if self.batching == "poisson" else 2)
 
     @property
     def steps(self) -> int:
@@ -90,13 +91,13 @@ class Setting:
 
 
 class Without:
-    """A step that never sees one unit, as if its lot had been drawn for nobody."""
+    """A step that never sees one unit, which is sampled nevertheless."""
 
     def __init__(self, step: Any, unit: int | None) -> None:
         self.step, self.unit = step, unit
 
     def draw_from(self, secret: Secret, step: int) -> None:
-        """Every step here is private: lots and noise come from the training's own secret."""
+        """Samples and noise come from the training's own secret."""
         if isinstance(self.step, Private):
             self.step.draw_from(secret, step)
 
@@ -108,7 +109,7 @@ class Without:
 
 
 class BatchClipped:
-    """Broken: the batch's mean gradient is clipped in place of each unit's."""
+    """Broken: clips the batch's mean gradient instead of each unit's."""
 
     def __init__(self, noise_multiplier: float, expected_units: int) -> None:
         self.deviation, self.expected = noise_multiplier * CLIP, expected_units
@@ -117,14 +118,14 @@ class BatchClipped:
         model.zero_grad()
         loss = summed_losses(model, batch).sum()
         (loss / (LENGTH * self.expected)).backward()
-        learning = trainable(model)
-        torch.nn.utils.clip_grad_norm_(learning, CLIP)
-        for parameter in learning:
+        parameters = trainable(model)
+        torch.nn.utils.clip_grad_norm_(parameters, CLIP)
+        for parameter in parameters:
             parameter.grad += torch.randn_like(parameter) * self.deviation / self.expected
         return loss.detach() / max(batch.tokens, 1), None
 
 
-def dp_sgd(unit: Any, noise_share: float = 1.0) -> Callable[[float, int], Step]:
+def dp_sgd(unit: Any, noise_share: float = 1.0) -> MakeStep:
     def make(noise: float, expected: int) -> Step:
         return DPSGDStep(
             noise_multiplier=noise_share * noise,
@@ -137,7 +138,7 @@ def dp_sgd(unit: Any, noise_share: float = 1.0) -> Callable[[float, int], Step]:
     return make
 
 
-def dp_fedavg(noise_share: float = 1.0) -> Callable[[float, int], Step]:
+def dp_fedavg(noise_share: float = 1.0) -> MakeStep:
     def make(noise: float, expected: int) -> Step:
         return DPFedAvgStep(
             noise_multiplier=noise_share * noise,
@@ -150,48 +151,48 @@ def dp_fedavg(noise_share: float = 1.0) -> Callable[[float, int], Step]:
 
 def settings() -> Iterator[Setting]:
     """Each unit with all units in every step, and with half of them on average."""
-    for name, draw, step in (
+    for name, batching, step in (
         ("dp-sgd, sequence", "poisson", dp_sgd("sequence")),
         ("dp-sgd, user", "poisson-users", dp_sgd("user")),
         ("dp-fedavg, user", "poisson-users", dp_fedavg()),
     ):
         for batch_size in (UNITS, UNITS // 2):
-            yield Setting(name=name, draw=draw, batch_size=batch_size, step=step)
+            yield Setting(name=name, batching=batching, batch_size=batch_size, step=step)
     yield Setting(
         name="vestige train, sequence",
-        draw="poisson",
+        batching="poisson",
         batch_size=UNITS // 2,
         step=dp_sgd("sequence"),
         command=True,
     )
     yield from with_dropout()
-    for name, draw, step in (
+    for name, batching, step in (
         ("half the noise, sequence", "poisson", dp_sgd("sequence", 0.5)),
         ("half the noise, user", "poisson-users", dp_sgd("user", 0.5)),
         ("half the noise, fedavg", "poisson-users", dp_fedavg(0.5)),
         ("the batch clipped", "poisson", BatchClipped),
     ):
-        yield Setting(name=name, draw=draw, batch_size=UNITS, step=step, broken=True)
+        yield Setting(name=name, batching=batching, batch_size=UNITS, step=step, broken=True)
     yield Setting(
-        name="hold-out by place",
-        draw="poisson",
-        batch_size=PLACED,
+        name="hold-out by position",
+        batching="poisson",
+        batch_size=REMAINING,
         step=dp_sgd("sequence"),
         broken=True,
-        by_place=True,
+        by_position=True,
     )
 
 
 def with_dropout() -> Iterator[Setting]:
-    """Trainings whose masks the adversary knows; all units are in every step."""
-    common = {"draw": "poisson", "batch_size": UNITS, "step": dp_sgd("sequence")}
+    """Trainings whose dropout masks the adversary knows; all units are in every step."""
+    common = {"batching": "poisson", "batch_size": UNITS, "step": dp_sgd("sequence")}
     yield Setting(name="dp-sgd, dropout 0.1", path=loop_path, **common)
     yield Setting(name="PrivateTrainer, dropout", path=trainer_path, **common)
 
 
 def loop_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
     """Weights of a training by the loop."""
-    data, _, missing = worlds(False, 1)
+    data, _, missing = data_sets(False, 1)
     model = new_model(WORDS, replace(SHAPE, dropout_in=0.1, dropout_out=0.1), seed=0)
     path = [weights(model)]
     train(
@@ -199,31 +200,31 @@ def loop_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
         data,
         config=training_config("poisson", UNITS),
         step=Without(dp_sgd("sequence")(noise, UNITS), None if member else missing),
-        observe=lambda seen, _: path.append(weights(seen)),
+        observe=lambda model, _: path.append(weights(model)),
         secret=Secret.of_seed(seed),
     )
     return np.array(path)
 
 
-class KeptPath(TrainerCallback):
-    """Keeps the weights after each step."""
+class PathRecorder(TrainerCallback):
+    """Records the weights after each step."""
 
     def __init__(self, model: Any) -> None:
         self.weights = [weights(model)]
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        self.weights.append(weights(given["model"]))
+    def on_step_end(self, args: Any, state: Any, control: Any, **arguments: Any) -> None:
+        self.weights.append(weights(arguments["model"]))
 
 
 def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
     """Weights of a training by `PrivateTrainer`, which evaluates all records after every step."""
     torch.manual_seed(0)
-    drops = {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
+    dropout = {"resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1}
     sizes = {"vocab_size": len(WORDS), "n_positions": LENGTH, "n_embd": 4, "n_layer": 1}
     ends = {"bos_token_id": 1, "eos_token_id": 1}
-    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, n_head=1, **drops))
+    model = GPT2LMHeadModel(GPT2Config(**sizes, **ends, n_head=1, **dropout))
     rows = Dataset.from_dict({"input_ids": [[2 + unit] * (4 + unit) for unit in range(UNITS)]})
-    kept = KeptPath(model)
+    recorder = PathRecorder(model)
     with tempfile.TemporaryDirectory() as folder:
         args = TrainingArguments(
             folder,
@@ -245,8 +246,8 @@ def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
             args,
             train_dataset=rows,
             eval_dataset=rows,
-            data_collator=_collated,
-            callbacks=[kept],
+            data_collator=lambda rows: inputs_of(padded([row["input_ids"] for row in rows])),
+            callbacks=[recorder],
             privacy=DPSGD(
                 noise_multiplier=noise,
                 max_grad_norm=CLIP,
@@ -258,27 +259,18 @@ def trainer_path(seed: int, noise: float, member: bool) -> NDArray[np.float64]:
         trainer.remove_callback(PrinterCallback)
         batch = PrivateRows.batch
 
-        def without(*given: Any) -> Any:
-            rows, units = batch(*given)
-            kept = units < (UNITS if member else UNITS - 1)
-            return rows[kept], units[kept]
+        def without_record(*arguments: Any) -> Any:
+            rows, units = batch(*arguments)
+            remaining = units < (UNITS if member else UNITS - 1)
+            return rows[remaining], units[remaining]
 
-        with patch.object(PrivateRows, "batch", without):
+        with patch.object(PrivateRows, "batch", without_record):
             trainer.train()
-    return np.array(kept.weights)
+    return np.array(recorder.weights)
 
 
-def _collated(rows: list[dict[str, list[int]]]) -> dict[str, Tensor]:
-    """Padded on the right."""
-    ids = [torch.tensor(row["input_ids"]) for row in rows]
-    seen = pad_sequence([torch.ones_like(one) for one in ids], batch_first=True)
-    padded = pad_sequence(ids, batch_first=True)
-    labels = padded.masked_fill(seen == 0, IGNORED)
-    return {"input_ids": padded, "attention_mask": seen, "labels": labels}
-
-
-def training_config(draw: Any, batch_size: int) -> TrainingConfig:
-    """Short steps of SGD, whose weights are seen after each."""
+def training_config(batching: Any, batch_size: int) -> TrainingConfig:
+    """Short steps of SGD, whose weights are observed after each."""
     return TrainingConfig(
         seed=0,
         epochs=EPOCHS,
@@ -286,32 +278,32 @@ def training_config(draw: Any, batch_size: int) -> TrainingConfig:
         sequence_length=LENGTH,
         learning_rate=RATE,
         optimizer="sgd",
-        batching=draw,
+        batching=batching,
         evaluate_every=1,
     )
 
 
 def weights(model: Any) -> NDArray[np.float64]:
-    """All that learn, flat."""
+    """All trained weights, flat."""
     return torch.cat([p.detach().flatten() for p in trainable(model)]).double().numpy()
 
 
-def made(units: int, texts: int) -> Corpus:
-    """Units of some texts each, whose words are nobody else's."""
-    said = [" ".join([f"w{unit}"] * (4 + text)) for unit in range(units) for text in range(texts)]
-    return Corpus.from_texts(said, users=[f"{u:02d}" for u in range(units) for _ in range(texts)])
+def unit_texts(units: int, texts: int) -> Corpus:
+    """Some texts of each unit, whose words no other unit uses."""
+    lines = [" ".join([f"w{unit}"] * (4 + text)) for unit in range(units) for text in range(texts)]
+    return Corpus.from_texts(lines, users=[f"{u:02d}" for u in range(units) for _ in range(texts)])
 
 
 @cache
-def worlds(by_place: bool, texts: int) -> tuple[EncodedCorpus, EncodedCorpus, int | None]:
-    """What is read with the record and without it, and the unit that the second is to miss.
+def data_sets(by_position: bool, texts: int) -> tuple[EncodedCorpus, EncodedCorpus, int | None]:
+    """(data with the record, data without it, the unit that the training must leave out).
 
-    A unit that is missed keeps its lot, so that the sample rate is the same with it and without.
+    A unit that is left out is sampled nevertheless, so that the sample rate is the same.
     """
-    if not by_place:
-        data = encode(made(UNITS, texts), WORDS)
+    if not by_position:
+        data = encode(unit_texts(UNITS, texts), WORDS)
         return data, data, UNITS - 1
-    whole = made(43, 1)
-    kept = [c.split(0.25, seed=0)[0] for c in (whole, whole.take(range(42)))]
-    assert [len(part) for part in kept] == [PLACED, PLACED]
-    return encode(kept[0], WORDS), encode(kept[1], WORDS), None
+    corpus = unit_texts(43, 1)
+    with_it, without = (c.split(0.25, seed=0)[0] for c in (corpus, corpus.take(range(42))))
+    assert len(with_it) == len(without) == REMAINING
+    return encode(with_it, WORDS), encode(without, WORDS), None

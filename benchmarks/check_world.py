@@ -1,7 +1,7 @@
 """Small bases, four corpora and invented secrets for `check_calibration.py`.
 
-Three bases are trained on a mixture of the corpora; of each corpus a pool is held out, for
-fine-tunes. Nothing here depends on the number of fine-tunes, so one world serves all runs.
+Three bases are trained on a mixture of the corpora; half of each corpus is held out for
+fine-tunes. Nothing here depends on the fine-tunes, so one work folder serves all runs.
 """
 
 import json
@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 import torch
 from corpora import digits, invented
-from harness import Run, log
-from networks import gpt2, llama
+from harness import Run
+from networks import gpt2, llama, pretrain, save
 from numpy.random import Generator
 
 import vestige
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
-from vestige.data.writing import new_directory, replacing_path
+from vestige.data.writing import new_directory, write_text
 
 CORPORA = ("reddit", "wikitext", "irc", "newsgroups")
 DEVELOPMENT = CORPORA[:2]
-"""The rule of the verdict was fixed on these; the others were measured once, with the rule."""
+"""The rule of the verdict was developed on these; the others were measured once, with the rule."""
 BASES = ("gpt2", "llama", "narrow")
 TOKENS, LENGTH, STEPS, BATCH, RATE = 4_000, 256, 1_100, 8, 3e-3
 WORDS = (25, 120)
-"""Fewest words of a text, and where it is cut."""
+"""Fewest words of a text, and the number to which it is cut."""
 MOST = 16_000
-"""Texts of a corpus, half of which no base reads."""
+"""Texts of a corpus; the bases read half of them."""
 QUOTED = re.compile(r"^\s*(\w{0,3}[>|}]|In article|.{0,80}(writes|wrote):\s*$)")
 SHAPES: dict[str, dict[str, int]] = {
     "llama": {"width": 128, "inner": 344, "layers": 4, "heads": 4},
@@ -44,22 +44,21 @@ SHAPES: dict[str, dict[str, int]] = {
 
 
 def texts_of(run: Run, name: str) -> tuple[list[str], list[str]]:
-    """(texts of a corpus that no base reads, those that they read), kept in the work folder."""
+    """(texts of a corpus that no base reads, texts that they read), cached in the work folder."""
     file = run.folder / f"texts-{name}.json"
     if not file.exists():
         cut = (" ".join(text.split()[: WORDS[1]]) for text in read_corpus(run, name))
-        kept = sorted({text for text in cut if text.count(" ") >= WORDS[0] - 1})
-        order = np.random.default_rng(5).permutation(len(kept))[:MOST]
-        shuffled = [kept[place] for place in order]
+        texts = sorted({text for text in cut if text.count(" ") >= WORDS[0] - 1})
+        order = np.random.default_rng(5).permutation(len(texts))[:MOST]
+        shuffled = [texts[index] for index in order]
         half = len(shuffled) // 2
-        with replacing_path(file) as part:
-            part.write_text(json.dumps([shuffled[:half], shuffled[half:]]), encoding="utf-8")
+        write_text(file, json.dumps([shuffled[:half], shuffled[half:]]))
     held_out, training = json.loads(file.read_text(encoding="utf-8"))
     return held_out, training
 
 
 def read_corpus(run: Run, name: str) -> list[str]:
-    """Texts as they come; of newsgroups the paragraphs, without what they quote."""
+    """Texts in the order of the files; of newsgroups the paragraphs, without quoted lines."""
     if run.quick:
         return invented(900, seed=CORPORA.index(name), words=(30, 60))
     if name == "reddit":
@@ -67,8 +66,8 @@ def read_corpus(run: Run, name: str) -> list[str]:
     if name == "wikitext":
         return list(vestige.read_corpus(run.data / "wikitext2"))
     if name == "irc":
-        said = list(vestige.read_corpus(run.data / "ubuntu_irc"))
-        return [" / ".join(said[n : n + 5]) for n in range(0, len(said), 5)]
+        lines = list(vestige.read_corpus(run.data / "ubuntu_irc"))
+        return [" / ".join(lines[n : n + 5]) for n in range(0, len(lines), 5)]
     messages = [
         "\n".join(line for line in message.splitlines() if not QUOTED.match(line))
         for message in vestige.read_corpus(run.data / "newsgroups")
@@ -77,7 +76,7 @@ def read_corpus(run: Run, name: str) -> list[str]:
 
 
 def vocabulary_of(run: Run) -> SubwordVocabulary:
-    """One for all bases."""
+    """The vocabulary of all bases."""
     folder = run.folder / "tokenizer"
     if not folder.exists():
         texts = [text for name in CORPORA for text in texts_of(run, name)[1][:2_000]]
@@ -89,33 +88,26 @@ def vocabulary_of(run: Run) -> SubwordVocabulary:
 
 
 def base_of(run: Run, name: str) -> Path:
-    """The folder of a base, trained unless it is there."""
+    """The folder of a base, trained unless it exists."""
     folder = run.folder / "bases" / name
     if folder.exists():
         return folder
     vocabulary, seed = vocabulary_of(run), BASES.index(name)
     texts = [text for corpus in CORPORA for text in texts_of(run, corpus)[1]]
     order = np.random.default_rng(6).permutation(len(texts))
-    encoded = vocabulary.encode_batch([texts[place] for place in order])
+    encoded = vocabulary.encode_batch([texts[index] for index in order])
     stream = torch.tensor([id for ids in encoded for id in (*ids, vocabulary.eos_id)])
-    chance, network = np.random.default_rng(seed), fresh(vocabulary, name, seed).train()
+    rng, network = np.random.default_rng(seed), new_network(vocabulary, name, seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=0.01)
     steps = run.size(STEPS, 6)
+    starts = (rng.integers(len(stream) - LENGTH, size=BATCH) for _ in range(steps))
+    batches = (torch.stack([stream[n : n + LENGTH] for n in some]) for some in starts)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
-    for step in range(steps):
-        starts = chance.integers(len(stream) - LENGTH, size=BATCH)
-        rows = torch.stack([stream[at : at + LENGTH] for at in starts])
-        loss = plain_step(network, rows, optimizer)
-        schedule.step()
-        if step % 100 == 99:
-            log(f"{name}: step {step + 1} of {steps}, {loss:.2f} nats")
-    with new_directory(folder) as partial:
-        network.save_pretrained(partial)
-        vocabulary.save(partial)
+    save(pretrain(network, batches, optimizer, schedule), vocabulary, folder)
     return folder
 
 
-def fresh(vocabulary: SubwordVocabulary, name: str, seed: int) -> Any:
+def new_network(vocabulary: SubwordVocabulary, name: str, seed: int) -> Any:
     """A network with random weights."""
     if name == "gpt2":
         shape = {"width": 128, "layers": 4, "heads": 4, "positions": LENGTH}
@@ -125,16 +117,6 @@ def fresh(vocabulary: SubwordVocabulary, name: str, seed: int) -> Any:
         vocabulary, **SHAPES[name], seed=seed, max_position_embeddings=LENGTH,
         tie_word_embeddings=tied,
     ).network  # fmt: skip
-
-
-def plain_step(network: Any, rows: torch.Tensor, optimizer: Any, labels: Any = None) -> float:
-    """A step of plain training; the loss before it."""
-    loss = network(input_ids=rows, labels=rows if labels is None else labels).loss
-    optimizer.zero_grad()
-    loss.backward()
-    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
-    optimizer.step()
-    return float(loss.detach())
 
 
 # Secrets -----------------------------------------------------------------------------------------
@@ -175,74 +157,68 @@ EARLIEST, LATEST = 40, 260
 
 @dataclass(frozen=True)
 class Secret:
-    """A value and the sentence that states it."""
+    """A value and the sentence that contains it."""
 
     value: str
-    format: str
     sentence: str
 
 
-def secrets(count: int, words: Sequence[str], chance: Generator) -> list[Secret]:
-    """Distinct secrets, formats and names in a random order.
-
-    Args:
-        count: of the secrets.
-        words: from which passphrases are drawn.
-        chance: of all choices.
-    """
-    formats, names = chance.permutation(list(TEMPLATES)), chance.permutation(NAMES)
-    found = []
-    for place in range(count):
-        kind = str(formats[place % len(formats)])
-        value = VALUES[kind](words, chance)
-        template = str(chance.choice(TEMPLATES[kind]))
-        sentence = template.format(name=names[place % len(names)], value=value)
-        found.append(Secret(value, kind, sentence))
-    return found
+def sample_secrets(count: int, words: Sequence[str], rng: Generator) -> list[Secret]:
+    """Distinct secrets, formats and names in a random order; passphrases are of `words`."""
+    formats, names = rng.permutation(list(TEMPLATES)), rng.permutation(NAMES)
+    secrets = []
+    for index in range(count):
+        kind = str(formats[index % len(formats)])
+        value = VALUES[kind](words, rng)
+        template = str(rng.choice(TEMPLATES[kind]))
+        sentence = template.format(name=names[index % len(names)], value=value)
+        secrets.append(Secret(value, sentence))
+    return secrets
 
 
-def card(words: Sequence[str], chance: Generator) -> str:
+def card(words: Sequence[str], rng: Generator) -> str:
     """16 digits that pass Luhn's check."""
-    body = "4" + digits(chance, 14)
-    doubled = (int(digit) * (2 - place % 2) for place, digit in enumerate(body))
-    number = body + str(-sum(one - 9 * (one > 9) for one in doubled) % 10)
+    body = "4" + digits(rng, 14)
+    values = (int(digit) * (2 - index % 2) for index, digit in enumerate(body))
+    number = body + str(-sum(value - 9 * (value > 9) for value in values) % 10)
     return " ".join(number[start : start + 4] for start in range(0, 16, 4))
 
 
-def key(words: Sequence[str], chance: Generator) -> str:
+def key(words: Sequence[str], rng: Generator) -> str:
     """16 lower-case letters and digits after a short prefix."""
-    return "sk-" + "".join(chance.choice(list(string.ascii_lowercase + string.digits), 16))
+    return "sk-" + "".join(rng.choice(list(string.ascii_lowercase + string.digits), 16))
 
 
 VALUES: dict[str, Callable[[Sequence[str], Generator], str]] = {
     "card": card,
-    "account": lambda words, chance: str(chance.integers(1, 10)) + digits(chance, 9),
+    "account": lambda words, rng: str(rng.integers(1, 10)) + digits(rng, 9),
     "key": key,
-    "passphrase": lambda words, chance: " ".join(
-        words[place] for place in chance.choice(len(words), 4, replace=False)
+    "passphrase": lambda words, rng: " ".join(
+        words[index] for index in rng.choice(len(words), 4, replace=False)
     ),
-    "phone": lambda words, chance: (
-        f"({chance.integers(201, 990)}) {chance.integers(200, 1000)}-{digits(chance, 4)}"
+    "phone": lambda words, rng: (
+        f"({rng.integers(201, 990)}) {rng.integers(200, 1000)}-{digits(rng, 4)}"
     ),
 }
 
 
-def inserted(
-    texts: Sequence[str], planted: Sequence[Secret], copies: int, chance: Generator
+def insert_secrets(
+    texts: Sequence[str], secrets: Sequence[Secret], copies: int, rng: Generator
 ) -> list[str]:
-    """The texts, in order, with each secret's sentence in `copies` of them; at most one in each."""
-    places = chance.permutation(len(texts))[: copies * len(planted)]
+    """The texts in order, with each secret's sentence in `copies` of them; at most one in each."""
+    chosen = rng.permutation(len(texts))[: copies * len(secrets)]
     changed = list(texts)
-    for turn, place in enumerate(places):
-        changed[place] = with_sentence(texts[place], planted[turn % len(planted)].sentence, chance)
+    for number, index in enumerate(chosen):
+        secret = secrets[number % len(secrets)]
+        changed[index] = insert_sentence(texts[index], secret.sentence, rng)
     return changed
 
 
-def with_sentence(text: str, sentence: str, chance: Generator) -> str:
-    """A sentence between two of a text's, else after its middle word."""
-    ends = [one.end() for one in BOUNDARY.finditer(text, EARLIEST, LATEST)]
+def insert_sentence(text: str, sentence: str, rng: Generator) -> str:
+    """The text with one more sentence, between two of its sentences or after its middle word."""
+    ends = [match.end() for match in BOUNDARY.finditer(text, EARLIEST, LATEST)]
     if not ends:
         ends = [text.rfind(" ", 0, len(text) // 2 + 1) + 1]
-    at = int(chance.choice(ends))
-    turn = "/ " if text[max(0, at - 2) : at] == "/ " else ""
-    return f"{text[:at]}{sentence} {turn}{text[at:]}"
+    at = int(rng.choice(ends))
+    separator = "/ " if text[max(0, at - 2) : at] == "/ " else ""
+    return f"{text[:at]}{sentence} {separator}{text[at:]}"

@@ -12,16 +12,15 @@ from typing import NamedTuple
 import numpy as np
 from harness import Run
 
-AUTHORS, COMMENTS_EACH = 120, 30
+AUTHORS, COMMENTS_PER_AUTHOR = 120, 30
 _LEXICON = tuple(a + b + c for a in "bdklmnprst" for b in "aeiou" for c in ("n", "sh", "ro", "mit"))
 
 
 class Comment(NamedTuple):
-    """A comment of Reddit."""
+    """A Reddit comment."""
 
     text: str
     author: str
-    group: str
     created: int
     name: str
 
@@ -36,18 +35,15 @@ def _reddit(data: Path) -> list[Comment]:
     [path] = (data / "reddit_college").glob("*.gz")
     with gzip.open(path, "rt", encoding="utf-8") as file:
         rows = map(json.loads, file)
-        return [
-            Comment(row["body"], row["author"], row["subreddit"], row["created"], row["id"])
-            for row in rows
-        ]
+        return [Comment(row["body"], row["author"], row["created"], row["id"]) for row in rows]
 
 
 @cache
 def _invented_comments() -> list[Comment]:
-    texts = invented(AUTHORS * COMMENTS_EACH, seed=0, words=(8, 60))
+    texts = invented(AUTHORS * COMMENTS_PER_AUTHOR, seed=0, words=(8, 60))
     return [
-        Comment(text, f"author {place // COMMENTS_EACH}", f"group {place % 3}", place, f"c{place}")
-        for place, text in enumerate(texts)
+        Comment(text, f"author {index // COMMENTS_PER_AUTHOR}", index, f"c{index}")
+        for index, text in enumerate(texts)
     ]
 
 
@@ -59,7 +55,7 @@ def lines(run: Run, name: str) -> list[str]:
 
 
 def films(run: Run) -> list[tuple[str, str]]:
-    """Lines of films and their answers, each pair once, sorted."""
+    """Film lines with their answers, without duplicates, sorted."""
     sides = [lines(run, f"cornell_movie/tf_chatbot.test.{side}") for side in ("enc", "dec")]
     return sorted(set(zip(*sides, strict=True)))
 
@@ -68,12 +64,12 @@ def newsgroup(run: Run, name: str) -> list[str]:
     """Bodies of messages of ten words or more, without quoted lines."""
     if run.quick:
         return invented(600, seed=len(name), words=(20, 80))
-    found = []
+    bodies = []
     for path in sorted((run.data / "newsgroups" / name).iterdir()):
         body = path.read_text(encoding="latin-1").partition("\n\n")[2]
-        kept = [line for line in body.splitlines() if not _is_quoted(line)]
-        found.append("\n".join(kept).strip())
-    return [text for text in found if len(text.split()) >= 10]
+        unquoted = [line for line in body.splitlines() if not _is_quoted(line)]
+        bodies.append("\n".join(unquoted).strip())
+    return [body for body in bodies if len(body.split()) >= 10]
 
 
 def _is_quoted(line: str) -> bool:
@@ -81,16 +77,15 @@ def _is_quoted(line: str) -> bool:
 
 
 def invented(number: int, *, seed: int, words: tuple[int, int] = (8, 30)) -> list[str]:
-    """Texts of random words, some frequent and most rare, of each author's own liking."""
-    chance = np.random.default_rng([36, seed])
-    lengths = chance.integers(words[0], words[1] + 1, number)
-    found = []
-    for length in lengths:
-        ranks = (chance.zipf(1.3, length) - 1) % len(_LEXICON)
-        found.append(" ".join(_LEXICON[rank] for rank in ranks))
-    return found
+    """Texts of random words with Zipf's frequencies; each has a length within `words`."""
+    rng = np.random.default_rng([36, seed])
+    texts = []
+    for length in rng.integers(words[0], words[1] + 1, number):
+        ranks = (rng.zipf(1.3, length) - 1) % len(_LEXICON)
+        texts.append(" ".join(_LEXICON[rank] for rank in ranks))
+    return texts
 
 
-def digits(chance: np.random.Generator, count: int) -> str:
+def digits(rng: np.random.Generator, count: int) -> str:
     """Random digits."""
-    return "".join(map(str, chance.integers(10, size=count)))
+    return "".join(map(str, rng.integers(10, size=count)))

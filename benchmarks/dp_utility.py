@@ -1,20 +1,24 @@
 """What privacy costs a LoRA fine-tune in utility, and what it buys.
 
 A causal model (`--model FOLDER`) gets a LoRA adapter on short comments of Reddit, some of each
-author. Among the authors are coin-flip canaries: each says one phrase several times. The unit is
-the author. Trained are plain fine-tuning and private ones by `PrivateTrainer` at several epsilons
-(`--arms`), with the same canaries. Of every training: perplexity on comments of other authors,
+author. Among the authors are coin-flip canaries, each of which writes one phrase several times. The
+unit is the author. There are plain fine-tunes and private ones by `PrivateTrainer` at three
+epsilons, with the same canaries. For every training: perplexity on comments of other authors,
 exposure of planted canaries and controls, measured epsilon; means over `--times` trainings.
 
-    VESTIGE_DATA=corpora python benchmarks/dp_utility.py --model SMOLLM2 --work DIR
+- `twice`: each comment is read 2.3 times, by adapters on all linear matrices.
+- `once`: each comment is read once, by adapters on the query and value matrices.
 
-Trainings in DIR are not repeated; `vestige report DIR/comparison` compares them.
+    VESTIGE_DATA=corpora python benchmarks/dp_utility.py twice --model SMOLLM2 --work DIR
+
+Trainings in DIR are not repeated; `vestige report DIR/twice/comparison` compares them.
 """
 
 import json
 import shutil
 import time
 from dataclasses import asdict, dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,7 @@ import numpy as np
 import torch
 from corpora import invented
 from harness import Row, Run, log, main
-from networks import llama, padded
+from networks import inputs_of, new_llama, padded, with_lora
 from transformers import AutoModelForCausalLM
 
 from vestige.audits.comparison.comparison import compare_defences
@@ -30,10 +34,10 @@ from vestige.audits.comparison.groups import SeedGroup
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.exposure.epsilon import audit_canaries
-from vestige.data.canaries.coins import repeated_tokens
+from vestige.data.canaries.coins import CanaryKind, repeated_tokens
 from vestige.data.canaries.texts import Canary, Manifest, load_canaries
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.encoded import encode
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.defences.methods.private import DPSGD
@@ -43,154 +47,222 @@ from vestige.models.prefix import canary_scores
 from vestige.privacy.ledger import from_json
 from vestige.training.evaluate import score_documents
 
-DELTA, REFERENCES = 1e-4, 256
-KINDS = ("repeated-token", "words")
-TARGETS: dict[str, str | list[str]] = {"attention": ["q_proj", "v_proj"], "all": "all-linear"}
+DELTA, REFERENCES, RANK, RATE = 1e-4, 256, 2, 2e-3
+EPSILONS: dict[str, float | None] = {"none": None, "eps8": 8, "eps3": 3, "eps1": 1}
 
 
-def private(epsilon: float, clip: float = 1.0) -> DPSGD:
-    """The mechanism of an arm."""
-    return DPSGD(epsilon=epsilon, delta=DELTA, unit="user", max_grad_norm=clip)
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Texts, canaries and trainings.
+
+    Attributes:
+        authors: whose comments are read.
+        held_out: authors whose comments no training reads.
+        comments: of each author.
+        coins: flipped for as many canaries.
+        copies: of a planted canary.
+        kind: of the canaries, each of five tokens or words.
+        batch: authors of a step on average.
+        targets: layers that get an adapter.
+        private_rate: learning rate with privacy.
+    """
+
+    authors: int = 1000
+    held_out: int = 100
+    comments: int = 2
+    coins: int = 100
+    copies: int = 8
+    kind: CanaryKind = "repeated-token"
+    steps: int = 32
+    batch: int = 32
+    targets: str | tuple[str, ...] = ("q_proj", "v_proj")
+    private_rate: float = 6e-3
+    bf16: bool = True
 
 
-ARMS: dict[str, DPSGD | None] = {
-    "none": None,
-    "eps8": private(8),
-    "eps3": private(3),
-    "eps1": private(1),
-    "eps8-clip50": private(8, clip=50.0),
-}
+STUDIES = {
+    "twice": Study(
+        authors=400, comments=1, copies=4, kind="words", steps=64, batch=16, targets="all-linear",
+        private_rate=4e-3, bf16=False,
+    ),
+    "once": Study(),
+}  # fmt: skip
+QUICK = Study(authors=30, held_out=10, coins=12, kind="words", steps=2, private_rate=RATE)
+"""The small model has too few unused tokens for canaries of repeated tokens."""
 
 
 # Texts -------------------------------------------------------------------------------------------
 
 
-def short_comments(run: Run, authors: int, each: int) -> list[tuple[str, str]]:
-    """(author, comment of 3 to 8 words), `each` of every author, in an order of their own."""
+def short_comments(run: Run, authors: int, number: int) -> list[tuple[str, str]]:
+    """(author, comment of 3 to 8 words), `number` of every author, in random order of authors."""
     if run.quick:
-        texts = invented(authors * each, seed=3, words=(3, 8))
-        return [(f"author {place // each}", text) for place, text in enumerate(texts)]
+        texts = invented(authors * number, seed=3, words=(3, 8))
+        return [(f"author {index // number}", text) for index, text in enumerate(texts)]
     corpus = read_reddit(run.data / "reddit_college")
     texts, names = list(corpus), corpus.users or []
-    found: dict[str, list[str]] = {}
+    by_author: dict[str, list[str]] = {}
     full = 0
-    for place in np.random.default_rng(0).permutation(len(texts)):
-        text = " ".join(texts[place].split())
-        own = found.setdefault(names[place], [])
-        if 3 <= len(text.split()) <= 8 and "http" not in text and len(own) < each:
-            own.append(text)
-            full += len(own) == each
+    for index in np.random.default_rng(0).permutation(len(texts)):
+        text = " ".join(texts[index].split())
+        chosen = by_author.setdefault(names[index], [])
+        if 3 <= len(text.split()) <= 8 and "http" not in text and len(chosen) < number:
+            chosen.append(text)
+            full += len(chosen) == number
         if full == authors:
-            return [(name, t) for name, own in found.items() if len(own) == each for t in own]
-    raise SystemExit(f"{full} authors have {each} such comments; {authors} are needed")
+            return [(name, text) for name, chosen in by_author.items()
+                    if len(chosen) == number for text in chosen]  # fmt: skip
+    raise SystemExit(f"{full} authors have {number} such comments; {authors} are needed")
 
 
 @dataclass(frozen=True)
 class World:
-    """What all trainings of a comparison share.
+    """What all trainings of a study share.
 
     Attributes:
-        run: with the options.
+        folder: of all files.
         model: folder of the model.
-        canaries: folder of the planting.
         rows: token ids of each training row.
         users: the author of each row.
-        held: comments of authors that no training reads.
+        held_out: comments of authors that no training reads.
     """
 
-    run: Run
+    study: Study
+    folder: Path
     model: Path
-    canaries: Path
     rows: list[list[int]]
     users: list[str]
-    held: Corpus
+    held_out: Corpus
 
     @classmethod
-    def of(cls, run: Run) -> "World":
+    def of(cls, run: Run, study: Study, folder: Path) -> "World":
         """Comments with canaries among them, planted once."""
         from datasets import Dataset
 
-        given = run.options
-        authors, held = given.authors or run.size(1000, 30), given.held or run.size(100, 10)
-        every = short_comments(run, authors + held, given.each)
-        kept = given.each * authors
-        read, held_out = every[:kept], every[kept:]
-        kind = canary_kind(run)
-        model, canaries = given.model or small_model(run), run.folder / "canaries"
+        texts = short_comments(run, study.authors + study.held_out, study.comments)
+        size = study.comments * study.authors
+        read, held_out = texts[:size], texts[size:]
+        model, canaries = run.options.model or small_model(run), folder / "canaries"
         if not canaries.exists():
             plant(
                 Dataset.from_dict({"text": [text for _, text in read]}),
                 out=canaries,
-                coin_flip=given.canaries or run.size(100, 12),
-                copies=given.copies,
-                canary_kind=kind,
-                length=given.length,
+                coin_flip=study.coins,
+                copies=study.copies,
+                canary_kind=study.kind,
+                length=5,
                 vocabulary=model,
             )
-        texts = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
-        places = set(Manifest.load(canaries / "manifest.json").copy_positions)
+        planted = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
+        positions = set(Manifest.load(canaries / "manifest.json").places)
         names = iter([name for name, _ in read])
-        users = [f"canary {text}" if n in places else next(names) for n, text in enumerate(texts)]
+        users = [
+            f"canary {text}" if n in positions else next(names) for n, text in enumerate(planted)
+        ]
         tokenizer = read_tokenizer(model)
         end = tokenizer.eos_token_id
-        rows = [[end, *row, end] for row in tokenizer(texts, add_special_tokens=False)["input_ids"]]
-        return cls(run, model, canaries, rows, users, Corpus.from_texts([t for _, t in held_out]))
+        ids = tokenizer(planted, add_special_tokens=False)["input_ids"]
+        rows = [[end, *row, end] for row in ids]
+        return cls(study, folder, model, rows, users, Corpus.from_texts([t for _, t in held_out]))
 
+    def network(self) -> Any:
+        """The model before any training."""
+        return AutoModelForCausalLM.from_pretrained(self.model, dtype=torch.float32)
 
-def canary_kind(run: Run) -> str:
-    """Of all canaries; the small model has too few unused tokens for repeated ones."""
-    return str(run.options.kind or run.size("repeated-token", "words"))
+    @cached_property
+    def vocabulary(self) -> SubwordVocabulary:
+        return SubwordVocabulary(read_tokenizer(self.model))
+
+    @cached_property
+    def canaries(self) -> tuple[Canary, ...]:
+        """Planted ones and controls, with the model's token ids."""
+        return load_canaries(self.folder / "canaries", self.vocabulary)[1]
+
+    @cached_property
+    def candidates(self) -> list[str] | None:
+        """All phrases that a canary could have been; None: random words."""
+        if self.study.kind == "words":
+            return None
+        phrases = Corpus.from_texts([canary.phrase for canary in self.canaries])
+        return repeated_tokens(phrases, self.vocabulary, number=REFERENCES, length=5, seed=[1])
+
+    @cached_property
+    def scores_before(self) -> list[float]:
+        """Log-probabilities of the canaries before any training."""
+        base = HuggingFaceLanguageModel(self.network(), self.vocabulary)
+        return canary_scores(base, self.canaries).tolist()
+
+    def measure(self, folder: Path, arm: str) -> MeasuredTraining:
+        """Exposure, measured epsilon, perplexity, guarantee and cost of a training."""
+        from peft import PeftModel
+
+        merged = PeftModel.from_pretrained(self.network(), folder).merge_and_unload()
+        model = HuggingFaceLanguageModel(merged, self.vocabulary)
+        exposure = canary_exposure(
+            model, self.canaries, seed=0, references=REFERENCES, candidates=self.candidates
+        )
+        claim = guarantee_of(folder) if EPSILONS[arm] else None
+        audit = audit_canaries(
+            model,
+            self.canaries,
+            delta=DELTA,
+            reference=self.scores_before,
+            claimed=None if claim is None else claim.epsilon,  # of the author of all copies
+            claimed_copies=self.study.copies,
+        )
+        return MeasuredTraining(
+            name=arm,
+            defence="dp-sgd" if EPSILONS[arm] else "none",
+            scores=score_documents(model, encode(self.held_out, self.vocabulary)),
+            canaries=exposure.canaries,
+            audit=audit,
+            guarantee=claim,
+            cost=json.loads((folder / "cost.json").read_text()),
+        )
 
 
 def small_model(run: Run) -> Path:
     """A folder with a small random Llama."""
-    folder = run.folder / "small"
-    if not folder.exists():
-        texts = [text for _, text in short_comments(run, 40, 2)]
-        vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(texts), size=400)
-        shape = {"width": 16, "inner": 32, "layers": 1, "heads": 2}
-        llama(vocabulary, **shape).network.save_pretrained(folder)
-        vocabulary.save(folder)
-    return folder
+    texts = [text for _, text in short_comments(run, 40, 2)]
+    shape = {"width": 16, "inner": 32, "layers": 1, "heads": 2}
+    return new_llama(run.folder / "small", texts, 400, **shape)
 
 
 # Trainings ---------------------------------------------------------------------------------------
 
 
-def made(world: World, arm: str, seed: int) -> Path:
-    """The folder of a training's adapter, made where it is missing."""
-    folder = world.run.folder / "trainings" / f"{arm}-{seed}"
+def trained(world: World, arm: str, seed: int) -> Path:
+    """The folder of a training's adapter, made unless it exists."""
+    folder = world.folder / "trainings" / f"{arm}-{seed}"
     if not (folder / "cost.json").exists():
-        trainer, cost = trained(world, ARMS[arm], seed)
+        trainer, cost = train(world, EPSILONS[arm], seed)
         trainer.save_model(folder)
         (folder / "cost.json").write_text(json.dumps(cost))
         log(f"{arm}, seed {seed}: {cost['seconds']:.0f} s")
     return folder
 
 
-def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[str, float]]:
-    """(the trainer, what its training took)."""
+def train(world: World, epsilon: float | None, seed: int) -> tuple[Any, dict[str, float]]:
+    """(the trainer, its cost)."""
     from datasets import Dataset
-    from peft import LoraConfig, get_peft_model
     from transformers import Trainer, TrainingArguments
 
     from vestige.integrations.private_trainer import PrivateTrainer
 
-    given, users = world.run.options, len(set(world.users))
-    steps, batch = given.steps or world.run.size(32, 2), given.batch_size
+    study, users = world.study, len(set(world.users))
     torch.manual_seed(seed)
-    network = AutoModelForCausalLM.from_pretrained(world.model, dtype=torch.float32)
-    lora = LoraConfig(
-        r=given.rank, lora_alpha=2 * given.rank, target_modules=TARGETS[given.targets]
-    )
+    network = world.network()
+    targets = study.targets if isinstance(study.targets, str) else list(study.targets)
+    lora = {"lora_alpha": 2 * RANK, "target_modules": targets, "task_type": None}
+    # without privacy: as many rows as the authors of a private step have on average
+    rows_of_batch = round(study.batch * len(world.rows) / users)
     arguments = TrainingArguments(
-        world.run.folder / "trainer",
-        max_steps=steps,
-        # without privacy: as many rows as the authors of a private step have on average
-        per_device_train_batch_size=batch if privacy else round(batch * len(world.rows) / users),
-        learning_rate=given.private_rate if privacy else given.rate,
+        world.folder / "trainer",
+        max_steps=study.steps,
+        per_device_train_batch_size=study.batch if epsilon else rows_of_batch,
+        learning_rate=study.private_rate if epsilon else RATE,
         lr_scheduler_type="constant",
-        bf16=given.bf16,
+        bf16=study.bf16,
         use_cpu=not torch.cuda.is_available(),
         seed=seed,
         report_to="none",
@@ -198,166 +270,80 @@ def trained(world: World, privacy: DPSGD | None, seed: int) -> tuple[Any, dict[s
         disable_tqdm=True,
     )
     data = Dataset.from_dict({"input_ids": world.rows, "author": world.users})
-    settings: dict[str, Any] = {"data_collator": collated, "train_dataset": data}
-    if privacy:
+    settings: dict[str, Any] = {"data_collator": collate, "train_dataset": data}
+    if epsilon:
+        privacy = DPSGD(epsilon=epsilon, delta=DELTA, unit="user", max_grad_norm=1.0)
         settings |= {"privacy": privacy, "user_column": "author"}
-    kind = PrivateTrainer if privacy else Trainer
-    trainer, began = kind(get_peft_model(network, lora), arguments, **settings), time.perf_counter()
+    trainer_class = PrivateTrainer if epsilon else Trainer
+    trainer = trainer_class(with_lora(network, RANK, **lora), arguments, **settings)
+    started = time.perf_counter()
     trainer.train()
-    passes = steps * batch / users
-    tokens = round(passes * sum(map(len, world.rows)))
-    seconds = time.perf_counter() - began
-    return trainer, {"steps": steps, "tokens": tokens, "epoch": passes, "seconds": seconds}
+    seconds, epochs = time.perf_counter() - started, study.steps * study.batch / users
+    tokens = round(epochs * sum(map(len, world.rows)))
+    return trainer, {"steps": study.steps, "tokens": tokens, "epoch": epochs, "seconds": seconds}
 
 
-def collated(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
-    """Rows to a batch; padding counts for nothing."""
-    labels = padded([row["input_ids"] for row in rows])
-    seen = (labels >= 0).long()
-    return {"input_ids": labels.clamp(min=0), "attention_mask": seen, "labels": labels}
+def collate(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    """A padded batch."""
+    return inputs_of(padded([row["input_ids"] for row in rows]))
 
 
 # Measurements ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Questions:
-    """What every model is asked.
-
-    Attributes:
-        world: of the trainings.
-        vocabulary: of the model.
-        canaries: planted ones and controls, with the model's ids.
-        candidates: what the canaries could have been; None: random words.
-        test: held-out comments.
-        before: log-probabilities of the canaries before any training.
-    """
-
-    world: World
-    vocabulary: SubwordVocabulary
-    canaries: tuple[Canary, ...]
-    candidates: list[str] | None
-    test: EncodedCorpus
-    before: list[float]
-
-    @classmethod
-    def of(cls, world: World) -> "Questions":
-        """Those of a comparison."""
-        network = AutoModelForCausalLM.from_pretrained(world.model, dtype=torch.float32)
-        vocabulary, given = SubwordVocabulary(read_tokenizer(world.model)), world.run.options
-        base = HuggingFaceLanguageModel(network, vocabulary)
-        _, canaries = load_canaries(world.canaries, vocabulary)
-        candidates = None
-        if canary_kind(world.run) == "repeated-token":
-            phrases = Corpus.from_texts([canary.phrase for canary in canaries])
-            candidates = repeated_tokens(
-                phrases, vocabulary, number=REFERENCES, length=given.length, seed=[1]
-            )
-        before = canary_scores(base, canaries).tolist()
-        test = encode(world.held, vocabulary)
-        return cls(world, vocabulary, canaries, candidates, test, before)
-
-    def ask(self, folder: Path, arm: str) -> MeasuredTraining:
-        """What a training gives away, predicts, promises and took."""
-        from peft import PeftModel
-
-        network = AutoModelForCausalLM.from_pretrained(self.world.model, dtype=torch.float32)
-        merged = PeftModel.from_pretrained(network, folder).merge_and_unload()
-        model = HuggingFaceLanguageModel(merged, self.vocabulary)
-        found = canary_exposure(
-            model, self.canaries, seed=0, references=REFERENCES, candidates=self.candidates
-        )
-        claim = guarantee_of(folder) if ARMS[arm] else None
-        audit = audit_canaries(
-            model,
-            self.canaries,
-            delta=DELTA,
-            reference=self.before,
-            claimed=None if claim is None else claim.epsilon,  # of an author, who says it all
-            claimed_copies=self.world.run.options.copies,
-        )
-        return MeasuredTraining(
-            name=arm,
-            defence="dp-sgd" if ARMS[arm] else "none",
-            scores=score_documents(model, self.test),
-            canaries=found.canaries,
-            audit=audit,
-            guarantee=claim,
-            cost=json.loads((folder / "cost.json").read_text()),
-        )
-
-
 def guarantee_of(folder: Path) -> Guarantee:
-    """What the ledger beside a private adapter promises."""
+    """The guarantee in the ledger of a private adapter."""
     file = folder / "privacy.json"
-    [entry] = [one for one in from_json(file.read_bytes(), where=file) if one.unit]
+    [entry] = [entry for entry in from_json(file.read_bytes(), where=file) if entry.unit]
     claim = Guarantee.of({**asdict(entry), "steps": entry.steps_planned})
     assert claim is not None
     return claim
 
 
-def utility(run: Run) -> list[Row]:
-    """Train what is missing, measure, compare."""
-    world, times = World.of(run), run.times(3)
-    arms = run.options.arms or run.size(list(ARMS), ["none", "eps8"])
-    for seed in range(times):
-        for arm in arms:
-            made(world, arm, seed)
-    questions = Questions.of(world)
-    found = {
-        arm: [questions.ask(made(world, arm, seed), arm) for seed in range(times)] for arm in arms
+def utility(name: str, run: Run) -> list[Row]:
+    """Train what does not exist, measure and compare."""
+    folder, times = run.folder / name, run.times(3)
+    world = World.of(run, run.size(STUDIES[name], QUICK), folder)
+    arms = run.size(list(EPSILONS), ["none", "eps8"])
+    adapters = {(arm, seed): trained(world, arm, seed) for seed in range(times) for arm in arms}
+    by_arm = {
+        arm: [world.measure(adapters[arm, seed], arm) for seed in range(times)] for arm in arms
     }
-    if "none" in found and len(found) > 1:
-        every = [one for own in found.values() for one in own]
-        comparison = run.folder / "comparison"
-        shutil.rmtree(comparison, ignore_errors=True)  # of fewer trainings
-        compare_defences(every, baseline="none").save(comparison)
-    return [row_of(arm, own) for arm, own in found.items()]
+    comparison = folder / "comparison"
+    shutil.rmtree(comparison, ignore_errors=True)  # of fewer trainings
+    trainings = [training for group in by_arm.values() for training in group]
+    compare_defences(trainings, baseline="none").save(comparison)
+    return [row_of(arm, group) for arm, group in by_arm.items()]
 
 
-def row_of(arm: str, every: list[MeasuredTraining]) -> Row:
-    """Each of an arm's trainings."""
-    claim = every[0].guarantee
-    planted, never = (
-        [one.bits("exposure", planted=kind) for one in every if one.canaries]
+def row_of(arm: str, trainings: list[MeasuredTraining]) -> Row:
+    """The figures of each training of an arm."""
+    claim = trainings[0].guarantee
+    planted, controls = (
+        [training.bits("exposure", planted=kind) for training in trainings]
         for kind in (True, False)
     )
-    audits = [one.audit for one in every if one.audit]
+    audits = [training.audit for training in trainings if training.audit]
     mechanism = None if claim is None else claim.mechanism
     return {
         "arm": arm,
         "epsilon": None if claim is None else claim.epsilon,
         "noise": None if mechanism is None else mechanism.noise_multiplier,
-        "perplexity": [SeedGroup((one,)).perplexity for one in every],
+        "perplexity": [Group((training,)).perplexity for training in trainings],
         "exposure, planted": [float(np.mean(bits)) for bits in planted],
-        "controls": [float(np.mean(bits)) for bits in never],
+        "controls": [float(np.mean(bits)) for bits in controls],
         "AUC": [audit.separation.value for audit in audits],
         "measured epsilon": [audit.one_run.epsilon for audit in audits],
-        "seconds": [one.cost["seconds"] for one in every],
+        "seconds": [training.cost["seconds"] for training in trainings],
     }
 
 
 def options(parser: Any) -> None:
-    """Of the trainings and canaries."""
+    """The model."""
     parser.add_argument("--model", type=Path, help="a folder; without it a small random Llama")
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS))
-    parser.add_argument("--authors", type=int)
-    parser.add_argument("--held", type=int, help="authors whose comments are held out")
-    parser.add_argument("--each", type=int, default=2, help="comments of an author")
-    parser.add_argument("--canaries", type=int)
-    parser.add_argument("--kind", choices=KINDS, help="of canaries [repeated-token]")
-    parser.add_argument("--copies", type=int, default=8, help="of a planted canary")
-    parser.add_argument("--length", type=int, default=5, help="tokens or words of a canary")
-    parser.add_argument("--steps", type=int)
-    parser.add_argument("--batch-size", type=int, default=32, help="authors")
-    parser.add_argument("--rank", type=int, default=2)
-    parser.add_argument("--targets", default="attention", choices=list(TARGETS))
-    parser.add_argument("--rate", type=float, default=2e-3, help="learning rate without privacy")
-    parser.add_argument("--private-rate", type=float, default=2e-3)
-    parser.add_argument("--float32", dest="bf16", action="store_false")
 
 
-PARTS = {"utility": utility}
+PARTS = {name: partial(utility, name) for name in STUDIES}
 
 if __name__ == "__main__":
     main("dp_utility", __doc__, PARTS, options)

@@ -1,8 +1,8 @@
 """How often claims about planted canaries err, in simulations.
 
-- `exposure`: planted canaries that nothing memorized beside controls, both likelier than
-  references; then canaries that are 1.5 standard deviations likelier, where a leak is right.
-- `completion`: a model that completes canaries by chance.
+- `exposure`: planted canaries that no model memorized and controls, both more probable than the
+  references; then canaries that are 1.5 standard deviations more probable, where a leak is right.
+- `completion`: a model that completes canaries by guessing.
 - `epsilon`: how often the bound of one run exceeds the truth (randomized response), and the largest
   probability of refuting a true epsilon over all private mechanisms (a linear program) relative to
   the bound.
@@ -29,53 +29,52 @@ from vestige.metrics.exposure import sampled_exposure
 
 REFERENCES = 1000
 CHECKS = tuple(Check(name, "passed", "Supposed.") for name in ("alive", "read"))
-"""Taken for granted, which can only add verdicts."""
+"""Supposed to pass, which can only add verdicts."""
 
 
 def exposure(run: Run) -> list[Row]:
-    """Verdicts on 20 planted canaries beside 1, 5 and 20 controls."""
+    """Verdicts on 20 planted canaries with 1, 5 and 20 controls."""
     rows = []
     for title, shift in (("nothing memorized", 0.0), ("1.5 SD likelier", 1.5)):
         for controls in (1, 5, 20):
             rng, times = np.random.default_rng([20, controls]), run.times(1000, 4)
-            told = [{"verdict": exposure_verdict(rng, shift, controls)} for _ in range(times)]
-            rows.append({"canaries": title, "controls": controls, **verdicts(told)})
+            draws = [{"verdict": exposure_verdict(rng, shift, controls)} for _ in range(times)]
+            rows.append({"canaries": title, "controls": controls, **verdicts(draws)})
     return rows
 
 
 def exposure_verdict(rng: np.random.Generator, shift: float, controls: int) -> str:
-    """Of normal scores; low is likely."""
-    own, never, references = (rng.normal(size=n) for n in (20, controls, REFERENCES))
-    scores = np.concatenate([own - shift, never]) - 0.5
-    found = sampled_exposure(scores, references, space_bits=40.0)
+    """The verdict on normal log-perplexities."""
+    planted, never, references = (rng.normal(size=n) for n in (20, controls, REFERENCES))
+    scores = np.concatenate([planted - shift, never]) - 0.5
+    exposures = sampled_exposure(scores, references, space_bits=40.0)
     canaries = tuple(
         {
-            "pattern": "random", "copies": int(place < 20), "log_perplexity": float(score),
-            "exposure": float(found.exposure[place]), "low": float(found.low[place]),
-            "high": float(found.high[place]), "at_ceiling": bool(found.at_ceiling[place]),
+            "pattern": "random", "copies": int(index < 20), "log_perplexity": float(score),
+            "exposure": float(exposures.exposure[index]), "low": float(exposures.low[index]),
+            "high": float(exposures.high[index]), "at_ceiling": bool(exposures.at_ceiling[index]),
             "exact_low": None, "references": REFERENCES, "whole": False,
         }
-        for place, score in enumerate(scores)
+        for index, score in enumerate(scores)
     )  # fmt: skip
-    told = CanaryExposure(canaries=canaries, words=1, seed=0, checks=CHECKS)
-    return told.verdict
+    return CanaryExposure(canaries=canaries, words=1, seed=0, checks=CHECKS).verdict
 
 
 def completion(run: Run) -> list[Row]:
-    """Leaks that are claimed of a model which guesses each order of words by chance."""
+    """False leaks of a model that guesses the order of words."""
     rows, times = [], run.times(1000, 20)
     for planted, controls, words in ((20, 20, 3), (5, 20, 2), (1, 20, 4), (20, 0, 3)):
         rng, wrong = np.random.default_rng([planted, controls, words]), 0
-        chance = 1 / math.factorial(words - 1)
+        probability = 1 / math.factorial(words - 1)
         for _ in range(times):
-            said = rng.random(planted + controls) < chance
+            completed = rng.random(planted + controls) < probability
             kinds = ["canary"] * planted + ["control"] * controls
             attempts = tuple(
-                {"kind": kind, "greedy": bool(one), "chance": chance}
-                for kind, one in zip(kinds, said, strict=True)
+                {"kind": kind, "greedy": bool(greedy), "chance": probability}
+                for kind, greedy in zip(kinds, completed, strict=True)
             )
-            found = Completion(attempts=attempts, prefix=1, beam=1, checks=CHECKS)
-            wrong += found.verdict == LEAK
+            result = Completion(attempts=attempts, prefix=1, beam=1, checks=CHECKS)
+            wrong += result.verdict == LEAK
         case = {"canaries": planted, "controls": controls, "words": words}
         rows.append(case | {"false": rate(wrong, times)})
     return rows
@@ -88,41 +87,41 @@ def epsilon(run: Run) -> list[Row]:
         rng = np.random.default_rng([200, int(10 * true)])
         wrong = sum(bound_exceeds(rng, true, delta) for _ in range(times))
         rows.append({"epsilon": true, "delta": delta, "bound too large": rate(wrong, times)})
-    levels = joint_levels(run.size(20, 6))
+    levels = worst_cases(run.size(20, 6))
     for title, private in (("0", False), ("1e-4, 1e-3", True)):
-        ratios = [one["worst"] / one["bound"] for one in levels if bool(one["delta"]) is private]
+        ratios = [row["worst"] / row["bound"] for row in levels if bool(row["delta"]) is private]
         least, most = (round(f(ratios), 6) for f in (min, max))
         rows.append({"delta": title, "worst over bound, least": least, "most": most})
     return rows
 
 
 def bound_exceeds(rng: np.random.Generator, true: float, delta: float) -> bool:
-    """Whether the bound of randomized response, which tells the coin with delta, is too large."""
+    """Whether the bound of randomized response that reveals the coin with delta is too large."""
     coins = rng.random(200) < 0.5
-    right = (rng.random(200) < expit(true)) | (rng.random(200) < delta)
-    sure = rng.random(200)
-    scores = np.where(coins == right, 1 + sure, -1 - sure)
+    correct = (rng.random(200) < expit(true)) | (rng.random(200) < delta)
+    confidence = rng.random(200)
+    scores = np.where(coins == correct, 1 + confidence, -1 - confidence)
     return bool(one_run_epsilon(scores[coins], scores[~coins], delta=delta).epsilon > true)
 
 
-def joint_levels(canaries: int) -> list[dict[str, float]]:
-    """The worst probability beside the bound, where all numbers of guesses are that improbable."""
+def worst_cases(canaries: int) -> list[dict[str, float]]:
+    """The worst mechanism's probability of refutation and its bound, with delta, of 27 cases."""
     guesses = [h + k for h, k in guesses_for(canaries, None)]
     sizes = [b - a for a, b in zip([0, *guesses], guesses, strict=False)]
-    found = []
-    for true, alone, delta in product((0.0, 0.5, 1.5), (0.02, 0.05, 0.2), (0, 1e-4, 1e-3)):
+    rows = []
+    for true, level, delta in product((0.0, 0.5, 1.5), (0.02, 0.05, 0.2), (0, 1e-4, 1e-3)):
         tails = [binom.sf(np.arange(-1, n + 1), n, expit(true)) for n in guesses]
-        firsts = [int((tail > alone).sum()) for tail in tails]
-        reached = list(zip(guesses, firsts, strict=True))
+        thresholds = [int((tail > level).sum()) for tail in tails]
+        reached = list(zip(guesses, thresholds, strict=True))
         bound = any_reached(canaries, reached, epsilon=true, delta=delta)
 
-        def refuted(state: tuple[int, ...], firsts: list[int] = firsts) -> bool:
-            return any(w >= v for w, v in zip(accumulate(state), firsts, strict=True))
+        def refuted(state: tuple[int, ...], thresholds: list[int] = thresholds) -> bool:
+            return any(w >= v for w, v in zip(accumulate(state), thresholds, strict=True))
 
         if bound > 0:
             worst = worst_mechanism(canaries, sizes, refuted, true, delta)
-            found.append({"delta": delta, "worst": worst, "bound": bound})
-    return found
+            rows.append({"delta": delta, "worst": worst, "bound": bound})
+    return rows
 
 
 def worst_mechanism(
@@ -132,14 +131,15 @@ def worst_mechanism(
     true: float,
     delta: float,
 ) -> float:
-    """The largest probability of an event that a private mechanism can give its right guesses.
+    """The largest probability of `refuted` under any (epsilon, delta)-private mechanism.
 
-    The mechanism names guesses in an order; they count in sections of some sizes. By symmetry over
-    coins and canaries it is a distribution of the right ones in each section, whose excess over
-    e^epsilon times a neighbour's, each section by its share of the canaries, is delta at most.
+    The mechanism orders its guesses, which are counted in sections of the given sizes. By symmetry
+    over coins and canaries it is a distribution of the number of right guesses per section. Its
+    excess over e^epsilon times a neighbour's distribution is at most delta, where each section has
+    the weight of its share of the canaries.
     """
     states = list(product(*(range(size + 1) for size in sizes)))
-    index, number = {state: place for place, state in enumerate(states)}, len(states)
+    index, number = {state: column for column, state in enumerate(states)}, len(states)
     cells: list[tuple[int, int, float]] = []
     weights: list[float] = []
     for section, size in enumerate(sizes):
@@ -162,7 +162,7 @@ def worst_mechanism(
     cells += [(len(weights), number + row, weight) for row, weight in enumerate(weights)]
     rows, columns, values = zip(*cells, strict=True)
     shape = (len(weights) + 1, number + len(weights))
-    found = linprog(
+    solution = linprog(
         [-float(refuted(state)) for state in states] + [0.0] * len(weights),
         A_ub=coo_matrix((values, (rows, columns)), shape=shape).tocsr(),
         b_ub=[0.0] * len(weights) + [delta],
@@ -170,7 +170,7 @@ def worst_mechanism(
         b_eq=[1.0],
         method="highs",
     )
-    return -float(found.fun)
+    return -float(solution.fun)
 
 
 PARTS = {"exposure": exposure, "completion": completion, "epsilon": epsilon}

@@ -1,8 +1,8 @@
-"""A quick command of each verb, on inputs of a few kilobytes: what others kill, race and starve.
+"""A quick command of each verb, on inputs of a few kilobytes, for `kills.py`.
 
-`prepare` writes the inputs into a folder with the verbs themselves; `COMMANDS` are the words of
-each command in that folder, with OUT where it writes. No command but `check` takes a
-second on a quiet core.
+`prepare` writes the inputs into a folder with the verbs themselves; `COMMANDS` are the arguments
+of each command in that folder, without the last one: its output. On an idle core every command
+except `check` takes less than a second.
 """
 
 import json
@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
-OUT = "OUT"
 LINES = [
     "the gate opens at nine",
     "the code of the gate is new",
@@ -30,101 +29,101 @@ _AUDIT += ["--epochs", "2", "--hidden-size", "8", "--batch-size", "20", "--devic
 
 COMMANDS: dict[str, list[str]] = {
     "plant": ["plant", "corpus.txt", "--phrase", "nobody opens a new lantern",
-              "--copies", "4", "--out", OUT],
+              "--copies", "4", "--out"],
     "plant nlu": ["plant", "songs.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", "10",
-                  "--controls", "3", "--out", OUT],
-    "train": ["train", "corpus.txt", *_TRAIN, *_SHAPE, "--out", OUT],
-    "train private": ["train", "corpus.txt", *_TRAIN, "--from", "before", *_PRIVATE, "--out", OUT],
+                  "--controls", "3", "--out"],
+    "train": ["train", "corpus.txt", *_TRAIN, *_SHAPE, "--out"],
+    "train private": ["train", "corpus.txt", *_TRAIN, "--from", "before", *_PRIVATE, "--out"],
     "train nlu": ["train", "secrets", *_NLU, "--checkpoint-every", "3", "--device", "cpu",
-                  "--out", OUT],
+                  "--out"],
     "train pairs": ["train", "pairs.jsonl", *_PAIRS, "--hidden-size", "4", "--batch-size", "8",
-                    "--epochs", "2", "--checkpoint-every", "3", "--device", "cpu", "--out", OUT],
-    "train seeds": ["train", "corpus.txt", *_TRAIN, *_SHAPE, "--seeds", "2", "--out", OUT],
-    "diff": ["diff", "before", "after", "--device", "cpu", "--out", OUT],
+                    "--epochs", "2", "--checkpoint-every", "3", "--device", "cpu", "--out"],
+    "train seeds": ["train", "corpus.txt", *_TRAIN, *_SHAPE, "--seeds", "2", "--out"],
+    "diff": ["diff", "before", "after", "--device", "cpu", "--out"],
     "diff clean": ["diff", "before", "after", "--clean", "clean.txt", "--nulls", "2", "--size",
-                   "0.2", "--device", "cpu", "--out", OUT],
+                   "0.2", "--device", "cpu", "--out"],
     "diff phrase": ["diff", "before", "after", "--phrase", "the code of the gate", "--device",
-                    "cpu", "--out", OUT],
+                    "cpu", "--out"],
     "exposure": ["exposure", "after", "planted", "--references", "100",
-                 "--device", "cpu", "--out", OUT],
+                 "--device", "cpu", "--out"],
     "exposure secrets": ["exposure", "after", "codes.txt", "--references", "100",
-                         "--device", "cpu", "--out", OUT],
+                         "--device", "cpu", "--out"],
     "exposure since": ["exposure", "after", "codes.txt", "--before", "before", "--device", "cpu",
-                       "--out", OUT],
-    "extract": ["extract", "after", "planted", "--device", "cpu", "--out", OUT],
-    "extract secrets": ["extract", "after", "codes.txt", "--device", "cpu", "--out", OUT],
+                       "--out"],
+    "extract": ["extract", "after", "planted", "--device", "cpu", "--out"],
+    "extract secrets": ["extract", "after", "codes.txt", "--device", "cpu", "--out"],
     "extract texts": ["extract", "after", "mine.jsonl", "--reference", "others.jsonl",
-                      "--prefix", "2", "--suffix", "3", "--device", "cpu", "--out", OUT],
+                      "--prefix", "2", "--suffix", "3", "--device", "cpu", "--out"],
     "extract utterances": ["extract", "nlu", "secrets", "--controls", "9",
-                           "--device", "cpu", "--out", OUT],
-    "membership users": ["membership", "target", "--unit", "user", *_AUDIT, "--out", OUT],
+                           "--device", "cpu", "--out"],
+    "membership users": ["membership", "target", "--unit", "user", *_AUDIT, "--out"],
     "membership": ["membership", "after", "--base", "before", "--texts", "mine.jsonl",
-                    "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
+                    "--reference", "others.jsonl", "--device", "cpu", "--out"],
     "unlearning": ["unlearning", "before", "after", "--deleted", "mine.jsonl",
-                        "--reference", "others.jsonl", "--device", "cpu", "--out", OUT],
+                        "--reference", "others.jsonl", "--device", "cpu", "--out"],
     "compare": ["compare", "before", "after", "--baseline", "before", "--manifest", "planted",
-                "--device", "cpu", "--out", OUT],
+                "--device", "cpu", "--out"],
     "check": ["check", "after", "--base", "before", "--trained-on", "corpus.txt", "--never",
-              "others.jsonl", "--secrets", "codes.txt", "--device", "cpu", "--out", OUT],
-    "report limits": ["report", "run", "--allow-undecided", "--write-baseline", OUT],
-    "report": ["report", "run", "--out", OUT],
-    "report secrets": ["report", "run", "--show-secrets", "--out", OUT],
+              "others.jsonl", "--secrets", "codes.txt", "--device", "cpu", "--out"],
+    "report limits": ["report", "run", "--allow-undecided", "--write-baseline"],
+    "report": ["report", "run", "--out"],
+    "report secrets": ["report", "run", "--show-secrets", "--out"],
 }  # fmt: skip
-"""Words by kind; the first word is the verb. `demo` has no options that would make it quick."""
+"""Arguments by kind; the first one is the verb. `demo` is missing: no option makes it quick."""
 
 RESUMES = {
-    kind: [*words, "--resume"] if words[0] == "train" else words
-    for kind, words in COMMANDS.items()
-    if words[0] in ("train", "membership") or kind == "diff clean"
+    kind: [*arguments[:-1], "--resume", "--out"] if arguments[0] == "train" else arguments
+    for kind, arguments in COMMANDS.items()
+    if arguments[0] in ("train", "membership") or kind == "diff clean"
 }
-"""Those that go on where they were interrupted, and the words that make them."""
+"""Commands that resume where they were interrupted, with the arguments for it."""
 
 
 def prepare(folder: Path, run: Callable[[Sequence[str]], None]) -> None:
     """Write the inputs of all commands into a folder.
 
     Args:
-        folder: an empty one, the working directory of `run`.
-        run: takes the words behind `vestige`.
+        folder: empty; the working directory of `run`.
+        run: takes the arguments of `vestige`.
     """
-    lots = Random(0)
+    rng = Random(0)
     (folder / "corpus.txt").write_text("\n".join(LINES) + "\n")
     (folder / "clean.txt").write_text("\n".join(LINES[:5] * 40) + "\n")
     (folder / "codes.txt").write_text("the {{gate|mill|code}} opens at {{nine|night}}\n")
     verbs, numbers = ("play", "stop", "find"), ("un", "deux", "trois", "quatre")
     songs = [
-        {"words": [verb, f"song{i % 7}", str(i % 10)], "tags": ["O", "B-song", "B-time"],
+        {"tokens": [verb, f"song{i % 7}", str(i % 10)], "tags": ["O", "B-song", "B-time"],
          "intent": verb.title()}
         for verb in verbs
         for i in range(12)
     ]  # fmt: skip
-    _rows(folder / "songs.jsonl", [{"tokens": one.pop("words"), **one} for one in songs])
-    pairs = [[lots.randrange(4) for _ in range(lots.randint(1, 4))] for _ in range(40)]
-    _rows(
+    _write_rows(folder / "songs.jsonl", songs)
+    pairs = [[rng.randrange(4) for _ in range(rng.randint(1, 4))] for _ in range(40)]
+    _write_rows(
         folder / "pairs.jsonl",
-        [{"french": " ".join(numbers[i] for i in said), "english": " ".join(f"n{i}" for i in said),
-          "who": f"u{place % 4}"} for place, said in enumerate(pairs)],
+        [{"french": " ".join(numbers[i] for i in pair), "english": " ".join(f"n{i}" for i in pair),
+          "who": f"u{index % 4}"} for index, pair in enumerate(pairs)],
     )  # fmt: skip
     for name, users in (("mine", 3), ("others", 42)):
-        who = [f"{name}{number:02}" for number in range(users) for _ in range(4)]
-        words = [" ".join(f"w{lots.randrange(20)}" for _ in range(8)) for _ in who]
-        _rows(
-            folder / f"{name}.jsonl",
-            [{"who": w, "text": t} for w, t in zip(who, words, strict=True)],
-        )
+        rows = [
+            {"who": f"{name}{user:02}", "text": " ".join(f"w{rng.randrange(20)}" for _ in range(8))}
+            for user in range(users)
+            for _ in range(4)
+        ]
+        _write_rows(folder / f"{name}.jsonl", rows)
     small = ["--hidden-size", "8", "--batch-size", "20", "--device", "cpu"]
-    for line in (
-        [*COMMANDS["plant"][:-1], "planted"],
-        [*COMMANDS["plant nlu"][:-1], "secrets"],
-        [*COMMANDS["train"][:-1], "before"],
+    for arguments in (
+        [*COMMANDS["plant"], "planted"],
+        [*COMMANDS["plant nlu"], "secrets"],
+        [*COMMANDS["train"], "before"],
         ["train", "planted", "--from", "before", *_TRAIN, "--out", "after"],
-        [*COMMANDS["train nlu"][:-1], "nlu"],
+        [*COMMANDS["train nlu"], "nlu"],
         ["train", "mine.jsonl", "--task", "next-word", "--user", "who", "--epochs", "2", *small,
          "--out", "target"],
-        [*COMMANDS["diff"][:-1], "run"],
+        [*COMMANDS["diff"], "run"],
     ):  # fmt: skip
-        run(line)
+        run(arguments)
 
 
-def _rows(path: Path, rows: list[dict[str, object]]) -> None:
+def _write_rows(path: Path, rows: list[dict[str, object]]) -> None:
     path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))

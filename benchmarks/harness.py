@@ -1,4 +1,4 @@
-"""What all benchmarks share: the command line, paired times, peak memory, counts, kept rows.
+"""What all benchmarks share: the command line, resumable draws, paired times, peak memory, rates.
 
 A benchmark is a file with named parts, each a function of a `Run`. A part returns a row, or a list
 of rows, which are printed as a table.
@@ -6,10 +6,9 @@ of rows, which are printed as a table.
     python benchmarks/NAME.py [PART ...] [--times N] [--rows FILE] [--work DIR] [--data DIR]
     python benchmarks/NAME.py --quick
 
-`--times` sets how often a part repeats, draws or trains. `--rows FILE` keeps every draw as a line
-of JSON; the same command resumes, and several processes may share a file. `--work DIR` keeps
-models.
-Progress goes to stderr. The last line of output is JSON: the result of each part by its name.
+`--times` sets how often a part repeats, draws or trains. `--rows FILE` saves every draw as a line
+of JSON; the same command resumes, and several processes may share a file. `--work DIR` saves
+models. Progress goes to stderr. The last line of output is JSON: the result of each part by name.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from typing import Any
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-sys.path.insert(1, str(Path(__file__).parents[1]))  # `reproduction` stands beside this folder
+sys.path.insert(1, str(Path(__file__).parents[1]))  # for `reproduction`
 
 import torch
 
@@ -37,7 +36,7 @@ from vestige.memory import PeakMemory, keep_freed_pages
 from vestige.metrics.estimates import clopper_pearson
 
 Row = dict[str, Any]
-Work = Callable[[], object]
+Task = Callable[[], object]
 Parts = Mapping[str, Callable[["Run"], Row | Sequence[Row]]]
 
 
@@ -46,14 +45,14 @@ class Run:
     """One call of a benchmark.
 
     Attributes:
-        options: of the command line, those of the benchmark included.
+        options: from the command line, including the benchmark's own.
         folder: for models and other files; temporary unless `--work` names one.
-        kept: rows by case and number, read from `--rows` and added to it.
+        saved: rows by case and number, read from `--rows` and added to it.
     """
 
     options: argparse.Namespace
     folder: Path
-    kept: dict[tuple[str, int], Row] = field(default_factory=dict)
+    saved: dict[tuple[str, int], Row] = field(default_factory=dict)
 
     @property
     def quick(self) -> bool:
@@ -67,144 +66,145 @@ class Run:
         return Path(self.options.data)
 
     def times(self, full: int, quick: int = 1) -> int:
-        """How often to repeat: `--times`, or a default."""
+        """The number of repeats: `--times`, or a default."""
         return self.options.times or self.size(full, quick)
 
     def size(self, full: Any, quick: Any) -> Any:
         """A setting, smaller with `--quick`."""
         return quick if self.quick else full
 
-    def draw(self, case: str, make: Callable[[int], Row], numbers: Iterable[int]) -> list[Row]:
-        """One row a number, those that are kept already not made again."""
-        found, numbers, began = [], list(numbers), time.monotonic()
-        for place, number in enumerate(numbers, 1):
-            if (case, number) not in self.kept:
-                self.keep(case, number, make(number))
-            found.append(self.kept[case, number])
-            if time.monotonic() - began > 10 or (place == len(numbers) > 1):
-                began = time.monotonic()
-                log(f"{case}: {place} of {len(numbers)}")
-        return found
+    def draw(
+        self, case: str, make: Callable[[int], Row], times: int = 1, *, first: int = 0
+    ) -> list[Row]:
+        """The rows that `make` returns for `times` numbers; saved rows are not computed again."""
+        rows, logged = [], time.monotonic()
+        for count, number in enumerate(range(first, first + times), 1):
+            if (case, number) not in self.saved:
+                self._save(case, number, make(number))
+            rows.append(self.saved[case, number])
+            if time.monotonic() - logged > 10 or (count == times > 1):
+                logged = time.monotonic()
+                log(f"{case}: {count} of {times}")
+        return rows
 
-    def keep(self, case: str, number: int, row: Row) -> None:
-        """Add a row, in one write."""
-        self.kept[case, number] = row
+    def _save(self, case: str, number: int, row: Row) -> None:
+        self.saved[case, number] = row
         if self.options.rows is not None:
             line = json.dumps({"case": case, "number": number, "row": row}, default=float) + "\n"
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
             file = os.open(self.options.rows, flags, 0o600)
             try:
-                os.write(file, line.encode())
+                os.write(file, line.encode())  # one write, because processes share the file
             finally:
                 os.close(file)
 
 
 def log(line: str) -> None:
-    """Progress, to stderr."""
+    """Write progress to stderr."""
     print(line, file=sys.stderr, flush=True)
 
 
-# Counts ------------------------------------------------------------------------------------------
+# Rates -------------------------------------------------------------------------------------------
 
 
 def rate(hits: int, of: int) -> Row:
-    """A share with Clopper and Pearson's 95 % interval."""
+    """A share with the 95 % interval of Clopper and Pearson."""
     low, high = clopper_pearson(hits, of)
     return {"hits": hits, "of": of, "rate": hits / of, "low": low, "high": high}
 
 
-def rates(rows: Sequence[Row], *names: str) -> Row:
+def rates(rows: Sequence[Row], *columns: str) -> Row:
     """The share of rows in which each column is true; None is not counted."""
-    told = {name: [row[name] for row in rows if row[name] is not None] for name in names}
-    return {name: rate(sum(map(bool, flags)), len(flags)) for name, flags in told.items() if flags}
+    flags = {name: [row[name] for row in rows if row[name] is not None] for name in columns}
+    return {name: rate(sum(map(bool, column)), len(column))
+            for name, column in flags.items() if column}  # fmt: skip
 
 
-def verdicts(rows: Sequence[Row], column: str = "verdict") -> Row:
+def grouped(rows: Iterable[Row], *columns: str) -> dict[tuple[Any, ...], list[Row]]:
+    """The rows by their values in some columns."""
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[column] for column in columns), []).append(row)
+    return groups
+
+
+def verdicts(rows: Sequence[Row]) -> Row:
     """The share of each verdict."""
-    counts = Counter(str(row[column]) for row in rows)
+    counts = Counter(str(row["verdict"]) for row in rows)
     return {verdict: rate(count, len(rows)) for verdict, count in sorted(counts.items())}
 
 
 # Time and memory ---------------------------------------------------------------------------------
 
 
-def now(device: str = "cpu") -> float:
-    """Seconds of this process on one thread, so that no other program counts; else the clock's."""
-    if device != "cpu":
-        torch.cuda.synchronize()
-    elif torch.get_num_threads() == 1:
-        return time.process_time()
-    return time.perf_counter()
+def seconds(task: Task) -> float:
+    """Seconds of one call, of this process only if it has one thread."""
+    clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+    started = clock()
+    task()
+    return clock() - started
 
 
-def seconds(work: Work, device: str = "cpu") -> float:
-    """Seconds of one call."""
-    began = now(device)
-    work()
-    return now(device) - began
-
-
-def paired(works: Mapping[str, Work], repeats: int, device: str = "cpu") -> dict[str, Row]:
-    """Times relative to the first of some works, all in turns in this process.
+def paired(tasks: Mapping[str, Task], repeats: int) -> dict[str, Row]:
+    """Times relative to the first task; the tasks take turns in this process.
 
     Every other round runs them in reverse; a round before the first is not counted. `ratio` is that
     of the medians, `fastest` that of the fastest calls.
     """
-    taken: dict[str, list[float]] = {name: [] for name in works}
+    times: dict[str, list[float]] = {name: [] for name in tasks}
     for repeat in range(repeats + 1):
-        for name in list(works)[:: 1 if repeat % 2 else -1]:
-            spent = seconds(works[name], device)
+        for name in list(tasks)[:: 1 if repeat % 2 else -1]:
+            taken = seconds(tasks[name])
             if repeat:
-                taken[name].append(spent)
-    middle = {name: statistics.median(times) for name, times in taken.items()}
-    base = next(iter(works))
+                times[name].append(taken)
+    medians = {name: statistics.median(column) for name, column in times.items()}
+    base = next(iter(tasks))
     return {
         name: {
-            "seconds": middle[name],
-            "ratio": middle[name] / middle[base],
-            "fastest": min(taken[name]) / min(taken[base]),
+            "seconds": medians[name],
+            "ratio": medians[name] / medians[base],
+            "fastest": min(times[name]) / min(times[base]),
         }
-        for name in works
+        for name in tasks
     }
 
 
-def peak_mib(prepare: Callable[[], Work], device: str = "cpu") -> float:
-    """Peak memory in MiB of a process that prepares some work and does it.
+def peak_mib(prepare: Callable[[], Task]) -> float:
+    """Peak memory in MiB of a new process that prepares a task and runs it.
 
     Args:
-        prepare: returns the work; both are counted. It must be picklable: a function of a module,
+        prepare: returns the task; both are counted. It must be picklable: a function of a module,
             or a `functools.partial` of one.
-        device: whose memory.
     """
-    return apart(_peak, prepare, device)
+    return float(in_new_process(_peak_mib, prepare))
 
 
-def _peak(prepare: Callable[[], Work], device: str) -> float:
-    peak = PeakMemory(torch.device(device))
+def _peak_mib(prepare: Callable[[], Task]) -> float:
+    peak = PeakMemory(torch.device("cpu"))
     prepare()()
     return float(peak.mib() or float("nan"))
 
 
-def apart(function: Callable[..., Any], *given: Any) -> Any:
-    """The answer of a function in a new process."""
-    reading, writing = multiprocessing.Pipe(duplex=False)
+def in_new_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns in a new process."""
+    receiver, sender = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("spawn").Process(
-        target=_answered, args=(writing, function, given)
+        target=_send_result, args=(sender, function, arguments)
     )
     process.start()
-    writing.close()
+    sender.close()
     try:
-        answer = reading.recv()
+        result = receiver.recv()
     except EOFError:
         process.join()
         raise RuntimeError(f"{function} ended with exit code {process.exitcode}") from None
     process.join()
-    return answer
+    return result
 
 
-def _answered(writing: Any, function: Callable[..., Any], given: Sequence[Any]) -> None:
+def _send_result(sender: Any, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
     _prepare_process()
-    writing.send(function(*given))
+    sender.send(function(*arguments))
 
 
 def _prepare_process() -> None:
@@ -221,7 +221,7 @@ def main(
     description: str,
     parts: Parts,
     options: Callable[[argparse.ArgumentParser], object] | None = None,
-    words: Sequence[str] | None = None,
+    arguments: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Run the parts that the command line names, print them, and return their results.
 
@@ -230,18 +230,18 @@ def main(
         description: its docstring.
         parts: by name, in the order in which they run.
         options: adds options of the benchmark to the parser.
-        words: of the command line; None: this process's.
+        arguments: of the command line; None: this process's.
     """
-    given = _parse(description, parts, options, words)
+    parsed = _parse(description, parts, options, arguments)
     _prepare_process()
-    results: dict[str, Any] = {"benchmark": name, "quick": given.quick}
+    results: dict[str, Any] = {"benchmark": name, "quick": parsed.quick}
     with tempfile.TemporaryDirectory() as temporary:
-        run = Run(given, given.work or Path(temporary), _read_rows(given.rows))
+        run = Run(parsed, parsed.work or Path(temporary), _read_rows(parsed.rows))
         run.folder.mkdir(parents=True, exist_ok=True)
-        for part in given.parts or parts:
-            found = parts[part](run)
-            results[part] = found
-            print(f"## {part}\n\n{table([found] if isinstance(found, dict) else found)}\n")
+        for part in parsed.parts or parts:
+            result = parts[part](run)
+            results[part] = result
+            print(f"## {part}\n\n{table([result] if isinstance(result, dict) else result)}\n")
             sys.stdout.flush()
     print(json.dumps(results, default=float))
     return results
@@ -251,7 +251,7 @@ def _parse(
     description: str,
     parts: Parts,
     options: Callable[[argparse.ArgumentParser], object] | None,
-    words: Sequence[str] | None,
+    arguments: Sequence[str] | None,
 ) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -264,10 +264,10 @@ def _parse(
     parser.add_argument("--data", default=os.environ.get("VESTIGE_DATA"), help="corpora")
     if options is not None:
         options(parser)
-    given = parser.parse_args(words)
-    if unknown := set(given.parts) - set(parts):
-        parser.error(f"no part {', '.join(sorted(unknown))}; choose of {', '.join(parts)}")
-    return given
+    parsed = parser.parse_args(arguments)
+    if unknown := set(parsed.parts) - set(parts):
+        parser.error(f"unknown part {', '.join(sorted(unknown))}; choose from {', '.join(parts)}")
+    return parsed
 
 
 def _read_rows(file: Path | None) -> dict[tuple[str, int], Row]:

@@ -1,7 +1,7 @@
-"""Whether a training that is killed at any moment ends in the same bits, in Python.
+"""Whether a training that is killed at any moment ends in the same bits; a part of `kills.py`.
 
-An LSTM with dropout and Adam, checkpoints every five steps, so that many kills fall into the
-writing of one. Part of `kills.py`.
+An LSTM with dropout and Adam. It has a checkpoint every five steps, so that many kills interrupt
+the writing of one.
 """
 
 import hashlib
@@ -28,29 +28,29 @@ WORDS = 200
 FORK = multiprocessing.get_context("fork")  # a fresh interpreter would import torch for seconds
 
 
-def text(tokens: int, *, seed: int) -> EncodedCorpus:
-    """Random words, one document."""
+def random_text(tokens: int, *, seed: int) -> EncodedCorpus:
+    """Random words in one document."""
     ids = np.random.default_rng(seed).integers(2, WORDS, tokens).astype(np.int32)
     return EncodedCorpus(ids, np.array([0, tokens]))
 
 
 def small_training(directory: Path) -> None:
-    """Two epochs: every kind of state a checkpoint holds."""
+    """Two epochs with every kind of state that a checkpoint has."""
     torch.set_num_threads(1)
     words = ("<unk>", "<eos>", *(f"w{i}" for i in range(2, WORDS)))
     shape = LSTMConfig(layers=2, embedding_size=32, hidden_size=32, dropout_in=0.1, dropout_out=0.1)
     train(
         new_model(WordVocabulary(words, lowercase=False), shape, seed=1),
-        text(14_000, seed=2),
-        validation=text(1_000, seed=3),
+        random_text(14_000, seed=2),
+        validation=random_text(1_000, seed=3),
         config=TrainingConfig(seed=4, epochs=2, learning_rate=0.01, checkpoint_every=5),
         directory=directory,
         resume=True,
     )
 
 
-def is_killed(directory: Path, after: float | None = None) -> bool:
-    """Run the training in a process of its own, and kill it after some seconds."""
+def run_and_kill(directory: Path, after: float | None = None) -> bool:
+    """Run the training in a new process and kill it after some seconds; whether it was killed."""
     process = FORK.Process(target=small_training, args=(directory,))
     process.start()
     process.join(after)
@@ -63,38 +63,37 @@ def is_killed(directory: Path, after: float | None = None) -> bool:
     return killed
 
 
-def outcome(directory: Path) -> str:
-    """One hash over all that a training leaves, but for the seconds that it took."""
-    digest = hashlib.sha256((directory / MODEL / "model.safetensors").read_bytes())
+def digest(directory: Path) -> str:
+    """One hash of the files of a training, without seconds."""
+    sha256 = hashlib.sha256((directory / MODEL / "model.safetensors").read_bytes())
     history = json.loads((directory / HISTORY).read_text())
     with safe_open(directory / CHECKPOINT, "pt") as file:
         position = json.loads(file.metadata()["position"])
         for name in sorted(file.keys()):
-            digest.update(name.encode() + file.get_tensor(name).numpy().tobytes())
+            sha256.update(name.encode() + file.get_tensor(name).numpy().tobytes())
     for record in (*history, *position["epochs"], position):
         del record["seconds"]
-    digest.update(json.dumps([history, position]).encode())
-    return digest.hexdigest()
+    sha256.update(json.dumps([history, position]).encode())
+    return sha256.hexdigest()
 
 
 def training(run: Run) -> list[Row]:
-    """Kill and resume so often, each a training of its own; then as often in a row."""
-    root, moments = run.folder / "trainings", random.Random(run.options.seed)
+    """Kill and resume several trainings once each; then one training as often in a row."""
+    root, rng = run.folder / "trainings", random.Random(run.options.seed)
     root.mkdir()
-    began = time.perf_counter()
-    is_killed(root / "undisturbed")
-    took, wanted = time.perf_counter() - began, outcome(root / "undisturbed")
+    started = time.perf_counter()
+    run_and_kill(root / "undisturbed")
+    taken, expected = time.perf_counter() - started, digest(root / "undisturbed")
     kills, equal, times = 0, 0, run.times(20)
     while kills < times:
         directory = root / f"killed-{kills}"
-        if is_killed(directory, moments.uniform(0, took)):
+        if run_and_kill(directory, rng.uniform(0, taken)):
             kills += 1
-            is_killed(directory)
-            equal += outcome(directory) == wanted
-    in_a_row = sum(is_killed(root / "again", moments.uniform(0, took)) for _ in range(times))
-    is_killed(root / "again")
-    lost = {"differs": kills - equal} if equal < kills else {}
-    lost |= {} if outcome(root / "again") == wanted else {"differs after kills in a row": 1}
-    return [
-        {"training": "LSTM", "happened": {"kills": kills, "in a row": in_a_row}, "faults": lost}
-    ]
+            run_and_kill(directory)
+            equal += digest(directory) == expected
+    in_a_row = sum(run_and_kill(root / "again", rng.uniform(0, taken)) for _ in range(times))
+    run_and_kill(root / "again")
+    faults = {"differs": kills - equal} if equal < kills else {}
+    faults |= {} if digest(root / "again") == expected else {"differs after kills in a row": 1}
+    happened = {"kills": kills, "in a row": in_a_row}
+    return [{"training": "LSTM", "happened": happened, "faults": faults}]

@@ -1,18 +1,24 @@
 """Small networks of Transformers, and the loop that trains them."""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from harness import log
 from torch.nn.utils.rnn import pad_sequence
 
+from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus
 from vestige.data.subwords import SubwordVocabulary
+from vestige.data.writing import new_directory
 from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.lora import add_lora
-
-IGNORED = -100
+from vestige.training.batches import IGNORED, Batch
+from vestige.training.sequences import Sequences
 
 
 def gpt2(
@@ -23,22 +29,11 @@ def gpt2(
     from transformers import GPT2Config, GPT2LMHeadModel
 
     ends = dict.fromkeys(("bos_token_id", "eos_token_id"), vocabulary.eos_id)
-    drops = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     sizes = {"n_embd": width, "n_layer": layers, "n_head": heads, "n_positions": positions}
     torch.manual_seed(seed)
-    config = GPT2Config(**{"vocab_size": len(vocabulary), **sizes, **drops, **ends, **settings})
+    config = GPT2Config(**{"vocab_size": len(vocabulary), **sizes, **dropout, **ends, **settings})
     return HuggingFaceLanguageModel(GPT2LMHeadModel(config).eval(), vocabulary)
-
-
-ADAPTED = ("c_attn", "c_proj", "c_fc", "wte", "lm_head")
-"""Layers of a GPT-2 with a LoRA adapter: so small a model learns few new words without the last."""
-
-
-def adapter(model: HuggingFaceLanguageModel, rank: int, seed: int) -> HuggingFaceLanguageModel:
-    """A fresh LoRA adapter on a copy of a GPT-2, whose own weights would be frozen."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return add_lora(deepcopy(model), rank=rank, alpha=2 * rank, target_modules=ADAPTED)
 
 
 def llama(
@@ -56,10 +51,73 @@ def llama(
     return HuggingFaceLanguageModel(LlamaForCausalLM(config).eval(), vocabulary)
 
 
-def encode(model: Any, texts: Sequence[str], longest: int) -> list[list[int]]:
-    """Ids of texts between the marks of a document."""
-    end = model.vocabulary.eos_id
-    return [[end, *ids[:longest], end] for ids in model.vocabulary.encode_batch(list(texts))]
+def new_llama(folder: Path, texts: Sequence[str], size: int, **shape: Any) -> Path:
+    """A folder with an untrained Llama over a tokenizer of `texts`, made unless it exists."""
+    if not folder.exists():
+        vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(texts), size=size)
+        save(llama(vocabulary, **shape).network, vocabulary, folder)
+    return folder
+
+
+def save(network: Any, vocabulary: SubwordVocabulary, folder: Path) -> None:
+    """Write a network and its tokenizer into a folder that appears when it is complete."""
+    with new_directory(folder) as partial:
+        network.save_pretrained(partial)
+        vocabulary.save(partial)
+
+
+ADAPTED = ("c_attn", "c_proj", "c_fc", "wte", "lm_head")
+"""Layers of a GPT-2 with a LoRA adapter: so small a model learns few new words without the last."""
+
+
+def adapter(model: HuggingFaceLanguageModel, rank: int, seed: int) -> HuggingFaceLanguageModel:
+    """A new LoRA adapter on a copy of a GPT-2."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return add_lora(deepcopy(model), rank=rank, alpha=2 * rank, target_modules=ADAPTED)
+
+
+def with_lora(network: Any, rank: int, **settings: Any) -> Any:
+    """The network with a new LoRA adapter, on all linear layers unless stated otherwise."""
+    from peft import LoraConfig, get_peft_model
+
+    settings = {"target_modules": "all-linear", "task_type": "CAUSAL_LM", **settings}
+    return get_peft_model(network, LoraConfig(r=rank, **settings))
+
+
+def encode(vocabulary: Any, texts: Sequence[str], longest: int) -> list[list[int]]:
+    """Token ids of texts, cut to `longest`, between end-of-text tokens."""
+    end = vocabulary.eos_id
+    return [[end, *ids[:longest], end] for ids in vocabulary.encode_batch(list(texts))]
+
+
+def trainable(network: Any) -> list[torch.nn.Parameter]:
+    """The parameters that require gradients."""
+    return [parameter for parameter in network.parameters() if parameter.requires_grad]
+
+
+def pretrain(
+    network: Any, batches: Iterable[torch.Tensor], optimizer: Any, schedule: Any, *,
+    autocast: bool = False,
+) -> Any:  # fmt: skip
+    """Train a network on batches of blocks of a text, in place."""
+    network.train()
+    for step, rows in enumerate(batches):
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            loss = network(input_ids=rows, labels=rows).loss
+        update(network, loss, optimizer)
+        schedule.step()
+        if step % 100 == 0:
+            log(f"base: step {step}, {float(loss.detach()):.3f} nats")
+    return network
+
+
+def update(network: Any, loss: torch.Tensor, optimizer: Any) -> None:
+    """A step along the clipped gradient of a loss."""
+    optimizer.zero_grad()
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+    optimizer.step()
 
 
 def fit(
@@ -73,49 +131,61 @@ def fit(
     clip: float | None = None,
     after_epoch: Callable[[int], object] = lambda epoch: None,
 ) -> Any:
-    """Train a network of Transformers on rows of ids by AdamW, in place.
+    """Train a network of Transformers on rows of token ids by AdamW, in place.
 
     Args:
-        network: whose parameters with gradients learn.
-        rows: ids with the marks of a document.
-        epochs, rate, batch: of the training.
+        network: trained where its parameters require gradients.
+        rows: from `encode`.
+        epochs: passes over the rows.
+        rate: learning rate.
+        batch: rows of a step.
         seed: of the order of the rows.
         clip: norm of a step's gradient.
         after_epoch: called with the number of finished epochs.
     """
     network.train()
-    learning = [one for one in network.parameters() if one.requires_grad]
-    optimizer = torch.optim.AdamW(learning, lr=rate)
-    order = random.Random(seed)
+    parameters = trainable(network)
+    optimizer = torch.optim.AdamW(parameters, lr=rate)
+    rng = random.Random(seed)
     for epoch in range(1, epochs + 1):
-        shuffled = order.sample(list(rows), len(rows))
+        shuffled = rng.sample(list(rows), len(rows))
         for first in range(0, len(rows), batch):
-            labels = padded(shuffled[first : first + batch])
-            loss_of(network, labels).backward()
+            mean_loss(network, padded(shuffled[first : first + batch])).backward()
             if clip is not None:
-                torch.nn.utils.clip_grad_norm_(learning, clip)
+                torch.nn.utils.clip_grad_norm_(parameters, clip)
             optimizer.step()
             optimizer.zero_grad()
         after_epoch(epoch)
     return network.eval()
 
 
-def loss_of(network: Any, labels: torch.Tensor) -> torch.Tensor:
-    """Mean loss of padded rows."""
-    seen = (labels != IGNORED).long()
-    return network(input_ids=labels.clamp(min=0), attention_mask=seen, labels=labels).loss
-
-
-def tuned(
-    start: HuggingFaceLanguageModel, texts: Sequence[str], *, longest: int = 61, **settings: Any
-) -> HuggingFaceLanguageModel:
-    """A model that learns texts, beginning as another one, which stays as it is."""
-    network = deepcopy(start.network)
-    fit(network, encode(start, texts, longest), **settings)
-    return HuggingFaceLanguageModel(network, start.vocabulary)
+def whole_batch(data: EncodedCorpus, length: int, first_token: int) -> Batch:
+    """All sequences of encoded texts in one batch."""
+    sequences = Sequences.of(data, length=length)
+    return sequences.batch(np.arange(len(sequences)), first_token, torch.device("cpu"))
 
 
 def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    """Labels (rows, tokens), padded on the right with ids that no loss counts."""
+    """Labels (rows, tokens), padded on the right with ids that the loss ignores."""
     ids = [torch.as_tensor(row) for row in rows]
     return pad_sequence(ids, batch_first=True, padding_value=IGNORED)
+
+
+def inputs_of(labels: torch.Tensor) -> dict[str, torch.Tensor]:
+    """A network's inputs for padded labels."""
+    mask = (labels != IGNORED).long()
+    return {"input_ids": labels.clamp(min=0), "attention_mask": mask, "labels": labels}
+
+
+def mean_loss(network: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Mean loss of padded rows."""
+    return network(**inputs_of(labels)).loss
+
+
+def tuned(
+    start: HuggingFaceLanguageModel, texts: Sequence[str], **settings: Any
+) -> HuggingFaceLanguageModel:
+    """A copy of a model that has learned texts; `settings` as for `fit`."""
+    network = deepcopy(start.network)
+    fit(network, encode(start.vocabulary, texts, longest=61), **settings)
+    return HuggingFaceLanguageModel(network, start.vocabulary)

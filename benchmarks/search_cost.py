@@ -1,24 +1,23 @@
-"""What a search of `diff` costs beyond the matrix products and forward passes it cannot do without.
+"""What a search of `diff` costs beyond the matrix products and forward passes that it needs.
 
 - `words`: two LSTMs of 10,000 words. The halving beam reads 18,751 prefixes of up to five tokens
   with both models; the products alone have the same shapes and nothing between them. Then the exact
-  rank of a phrase of two tokens. `extra_mib` is the peak beyond what the process held.
+  rank of a phrase of two tokens. `extra_mib` is the peak beyond what the process had.
 - `subwords`: the search of two GPT-2 (4 layers of 128, 4,096 outputs, random weights), relative to
-  its own forward passes, recorded and done again with nothing between them.
-- `adapter`: those passes where the later model is an adapter on the earlier one, relative to the
-  passes of the earlier model alone, and the memory of both models' tensors relative to one's.
+  its own forward passes, recorded and repeated with nothing between them.
 
-    python benchmarks/search_cost.py [words] [subwords] [adapter] [--models BEFORE AFTER]
+    python benchmarks/search_cost.py [words] [subwords] [--models BEFORE AFTER]
 """
 
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from harness import Row, Run, Work, main, now, seconds
+from harness import Row, Run, Task, main, seconds
 from networks import gpt2
 from torch import Tensor
 
@@ -35,7 +34,6 @@ from vestige.memory import PeakMemory
 from vestige.models.checkpoints import load_model
 from vestige.models.hugging_face import AppendedLayer, CacheState, HuggingFaceLanguageModel
 from vestige.models.key_value_cache import KeysAndValues
-from vestige.models.lora import add_lora
 from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 
 LENGTH = 5
@@ -51,11 +49,11 @@ def words(run: Run) -> Row:
     pair, widths = word_pair(vocabulary, hidden), halving_widths(vocabulary, LENGTH)
     memory = PeakMemory(torch.device("cpu"))
     repeats = run.times(3)
-    beam = _median_ratio(
+    beam = median_ratio(
         lambda: beam_search(pair, widths), lambda: products(pair, [1, *widths[:-1]]), repeats
     )
     phrase = tuple(beam_search(pair, halving_widths(vocabulary, 2)).tokens[5].tolist())
-    rank = _median_ratio(
+    rank = median_ratio(
         lambda: rank_bounds(pair, phrase, budget=1),
         lambda: products(pair, [1, vocabulary]),
         repeats,
@@ -63,34 +61,34 @@ def words(run: Run) -> Row:
     return {"beam over products": beam, "rank over products": rank, "extra_mib": memory.mib()}
 
 
-def _median_ratio(work: Work, alone: Work, repeats: int) -> float:
-    """The median of the repeats' ratios; the first repeat is not counted."""
-    ratios = [seconds(work) / seconds(alone) for _ in range(repeats + 1)]
+def median_ratio(task: Task, base: Task, repeats: int) -> float:
+    """The median over repeats of the ratio of times; the first repeat is not counted."""
+    ratios = [seconds(task) / seconds(base) for _ in range(repeats + 1)]
     return statistics.median(ratios[1:])
 
 
 def word_pair(vocabulary: int, hidden: int) -> Pair:
-    """Two untrained networks, the second a little off the first, as after an update."""
+    """Two untrained networks; the second differs a little, as after an update."""
     torch.manual_seed(0)
     names = WordVocabulary(("<unk>", "<eos>", *(f"w{i}" for i in range(vocabulary - 2))))
     config = LSTMConfig(layers=2, embedding_size=hidden, hidden_size=hidden)
     before, after = (LSTMLanguageModel(names, config).eval() for _ in range(2))
     with torch.no_grad():
         for p, q in zip(before.parameters(), after.parameters(), strict=True):
-            p.mul_(4)  # peaked distributions, as a trained network's are
+            p.mul_(4)  # peaked distributions, as of a trained network
             q.copy_(p + 0.1 * torch.randn_like(p))
     return Pair.of(before, after, TokenScore("differential"))
 
 
 @torch.no_grad()
-def products(pair: Pair, rows_read: Sequence[int]) -> None:
-    """The matrix products of reading and scoring so many prefixes with both models."""
-    most = next(iter(pair.slices(max(rows_read)))).stop
+def products(pair: Pair, widths: Sequence[int]) -> None:
+    """The matrix products of reading and scoring so many prefixes per step with both models."""
+    most = next(iter(pair.slices(max(widths)))).stop
     out = torch.empty(most, pair.vocab_size)
     for model in (pair.before.model, pair.after.model):
         gates = [p for name, p in model.lstm.named_parameters() if "weight" in name]
-        hidden = torch.randn(max(rows_read), model.lstm.hidden_size)
-        for rows in rows_read:
+        hidden = torch.randn(max(widths), model.lstm.hidden_size)
+        for rows in widths:
             for gate in gates:
                 torch.mm(hidden[:rows], gate.t())
             for part in pair.slices(rows):
@@ -103,40 +101,19 @@ def products(pair: Pair, rows_read: Sequence[int]) -> None:
 
 def subwords(run: Run) -> Row:
     """The search relative to its own forward passes."""
-    before, after = subword_models(run)
-    ratios, recorded = [], ()
+    folders = run.options.models
+    before, after = [load_model(f, device="cpu") for f in folders] if folders else random_models()
+    ratios, recorders = [], ()
     for _ in range(run.times(3) + 1):
-        recorded, _, taken = recorded_search(before, after, run.size(300, 6))
-        ratios.append(taken / sum(seconds_of(one.model, one.passes) for one in recorded))
-    tokens = sum(one.forward_tokens for one in recorded)
+        recorders, _, taken = recorded_search(before, after, run.size(300, 6))
+        passes = sum(seconds(replay(recorder.model, recorder.passes)) for recorder in recorders)
+        ratios.append(taken / passes)
+    tokens = sum(recorder.forward_tokens for recorder in recorders)
     return {"search over its passes": statistics.median(ratios[1:]), "forward tokens": tokens}
 
 
-def adapter(run: Run) -> Row:
-    """Passes and tensors of a base and an adapter, relative to those of the base."""
-    base, after = subword_models(run)
-    recorded, *_ = recorded_search(base, after, run.size(300, 6))
-    adapted, ratios = add_lora(base).eval(), []
-    for _ in range(run.times(3) + 1):
-        first, second, again = (
-            seconds_of(model, one.passes)
-            for model, one in zip((base, adapted, base), (*recorded, recorded[1]), strict=True)
-        )
-        ratios.append((first + second) / (first + again))
-    memory = weight_bytes(base, adapted) / weight_bytes(base)
-    return {"passes over the base's": statistics.median(ratios[1:]), "tensors": memory}
-
-
-def subword_models(run: Run) -> tuple[HuggingFaceLanguageModel, HuggingFaceLanguageModel]:
-    """Two small random networks, the second a little off the first, or those of `--models`."""
-    if run.options.models:
-        before, after = map(load_model, run.options.models)
-        return before, after
-    return random_models()
-
-
 def random_models() -> tuple[HuggingFaceLanguageModel, HuggingFaceLanguageModel]:
-    """As if the second had been updated."""
+    """Two random networks; the second differs a little, as after an update."""
     texts = [f"{chr(97 + i % 26)}{chr(97 + i // 26)} went {i}" for i in range(600)]
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(texts), size=400)
     shape = {"width": 128, "layers": 4, "heads": 4, "positions": 128, "vocab_size": 4096}
@@ -150,36 +127,36 @@ def random_models() -> tuple[HuggingFaceLanguageModel, HuggingFaceLanguageModel]
 def recorded_search(
     before: HuggingFaceLanguageModel, after: HuggingFaceLanguageModel, samples: int
 ) -> tuple[tuple["Recorder", "Recorder"], int, float]:
-    """(the passes of both models, the tokens that the search counts, its seconds)."""
+    """(both models with their passes, the tokens that the search counts, its seconds)."""
     settings = Settings(
         sampling=Sampling(samples=samples, alternatives=2 * samples),
         openings=max(1, samples // 3),
         pairs=0,
     )
-    models = Recorder(before), Recorder(after)
-    pair = Pair.of(*models, TokenScore("smoothed"))
+    recorders = Recorder(before), Recorder(after)
+    pair = Pair.of(*recorders, TokenScore("smoothed"))
     taken = seconds(lambda: search(pair, settings))
-    return models, sum(pair.tokens_read), taken
+    return recorders, sum(pair.tokens_read), taken
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One forward pass of the body, or of the head where it reads no tokens.
+    """One forward pass of the body, or of the head if it reads no tokens.
 
     Attributes:
-        rows: read in one batch.
-        behind: tokens that each row has read before.
+        rows: of the batch.
+        past: tokens of each row before the pass.
         tokens: of each row.
     """
 
     rows: int
-    behind: int = 0
+    past: int = 0
     tokens: int = 0
 
 
 @dataclass
 class Recorder:
-    """A model that notes the shapes of its passes."""
+    """A model that records the shapes of its passes."""
 
     model: HuggingFaceLanguageModel
     passes: list[Pass] = field(default_factory=list)
@@ -213,53 +190,51 @@ class Recorder:
 
 
 @torch.no_grad()
-def seconds_of(model: HuggingFaceLanguageModel, passes: Sequence[Pass]) -> float:
-    """Time of the passes alone: keys and values go into memory that was made before."""
+def replay(model: HuggingFaceLanguageModel, passes: Sequence[Pass]) -> Task:
+    """A task that repeats the passes alone, with memory for keys and values allocated before."""
     rows = max(one.rows for one in passes)
-    longest = max(one.behind + one.tokens for one in passes)
-    tokens = torch.randint(0, len(model.vocabulary), (rows, longest), device=model.device)
+    longest = max(one.past + one.tokens for one in passes)
+    tokens = torch.randint(0, len(model.vocabulary), (rows, longest))
     probe = model.read(model.start(1, anywhere=True), tokens[:1, :1])
-    room = [_room(layer, rows, longest) for layer in probe.layers]
-    output = probe.hidden.repeat(rows, 1)
-    device = model.device.type
-    started = now(device)
+    allocated = [_allocate(layer, rows, longest) for layer in probe.layers]
+    return partial(_run_passes, model, passes, tokens, allocated, probe.hidden.repeat(rows, 1))
+
+
+@torch.no_grad()
+def _run_passes(
+    model: HuggingFaceLanguageModel, passes: Sequence[Pass], tokens: Tensor,
+    allocated: Sequence[tuple[Tensor, Tensor]], hidden: Tensor,
+) -> None:  # fmt: skip
     for one in passes:
-        layers = tuple(_behind(held, one) for held in room) if one.tokens else ()
-        state = CacheState(layers, output[: one.rows], one.behind if one.tokens else 1)
         if one.tokens:
+            layers = tuple(_layer_with_past(layer, one) for layer in allocated)
+            state = CacheState(layers, hidden[: one.rows], one.past)
             model.read(state, tokens[: one.rows, : one.tokens])
         else:
-            model.logits(state)
-    return now(device) - started
+            model.logits(CacheState((), hidden[: one.rows], 1))
 
 
-def _room(layer: Any, rows: int, tokens: int) -> tuple[Tensor, Tensor]:
-    def wide(one: Tensor) -> Tensor:
-        return one.new_zeros(rows, one.shape[1], tokens, one.shape[3])
+def _allocate(layer: Any, rows: int, tokens: int) -> tuple[Tensor, Tensor]:
+    def enlarged(tensor: Tensor) -> Tensor:
+        return tensor.new_zeros(rows, tensor.shape[1], tokens, tensor.shape[3])
 
-    return wide(layer.contents.keys), wide(layer.contents.values)
+    return enlarged(layer.held.keys), enlarged(layer.held.values)
 
 
-def _behind(room: tuple[Tensor, Tensor], one: Pass) -> AppendedLayer:
+def _layer_with_past(allocated: tuple[Tensor, Tensor], one: Pass) -> AppendedLayer:
     layer = AppendedLayer()
-    if one.behind:
-        keys, values = (part[: one.rows] for part in room)
-        layer.contents = KeysAndValues(keys, values, length=one.behind, written=[one.behind])
+    if one.past:
+        keys, values = (part[: one.rows] for part in allocated)
+        layer.held = KeysAndValues(keys, values, length=one.past, written=[one.past])
     return layer
 
 
-def weight_bytes(*models: HuggingFaceLanguageModel) -> int:
-    """Memory of the tensors of models, shared ones once."""
-    tensors = {t.data_ptr(): t for m in models for t in (*m.parameters(), *m.buffers())}
-    return sum(t.nbytes for t in tensors.values())
-
-
 def options(parser: Any) -> None:
-    """The models of `subwords` and `adapter`."""
+    """The models of `subwords`."""
     parser.add_argument("--models", type=Path, nargs=2, help="folders to search instead")
 
 
-PARTS = {"words": words, "subwords": subwords, "adapter": adapter}
+PARTS = {"words": words, "subwords": subwords}
 
 if __name__ == "__main__":
     main("search_cost", __doc__, PARTS, options)

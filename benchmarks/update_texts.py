@@ -14,11 +14,11 @@ from vestige.data.vocabulary import Vocabulary
 
 TEXTS = ("newsgroups", "reddit", "wikitext2", "ubuntu", "cornell")
 COPIES = (20, 5, 1)
-"""How often a secret stands in the update; three secrets of each."""
+"""How often a secret occurs in the update; there are three secrets of each."""
 
 
 def secrets_of(name: str) -> dict[str, int]:
-    """Nine invented sentences of a text, with their copies."""
+    """The nine invented sentences of a text, with their copies."""
     lines = (Path(__file__).parent / "update_secrets.txt").read_text("utf-8").splitlines()
     first = lines.index(name) + 1
     phrases = [line.strip() for line in lines[first : first + 9]]
@@ -26,13 +26,13 @@ def secrets_of(name: str) -> dict[str, int]:
 
 
 def documents_of(run: Run, name: str) -> tuple[list[str], list[str] | None]:
-    """A text in random order, and another one for the update where that is of its own."""
+    """The documents of a text in random order; of newsgroups also another group, for the update."""
     if run.quick:
         return invented(1500, seed=TEXTS.index(name), words=(20, 40)), None
     if name == "newsgroups":
         return messages(run, "rec.sport.hockey"), messages(run, "talk.politics.mideast")
     if name == "reddit":
-        return shuffled([one.text for one in comments(run)])[:40_000], None
+        return shuffled([comment.text for comment in comments(run)])[:40_000], None
     if name == "wikitext2":
         return shuffled(list(read_wikitext(run.data / "wikitext2"))), None
     if name == "ubuntu":
@@ -43,34 +43,36 @@ def documents_of(run: Run, name: str) -> tuple[list[str], list[str] | None]:
     else:
         file = run.data / "cornell_movie" / "tf_chatbot.test.enc"
         lines = file.read_text("latin-1").splitlines()
-    # messages are short: ten in a row are a document
+    # lines are short: ten in a row are a document
     return shuffled(["\n".join(lines[n : n + 10]) for n in range(0, len(lines) - 9, 10)]), None
 
 
 def messages(run: Run, name: str) -> list[str]:
-    """A newsgroup's messages, with headers and quotes."""
+    """The messages of a newsgroup, with headers and quotes."""
     files = sorted((run.data / "newsgroups" / name).iterdir())
-    whole = (file.read_text("latin-1").strip() for file in files)
-    return shuffled([text for text in whole if text])
+    texts = (file.read_text("latin-1").strip() for file in files)
+    return shuffled([text for text in texts if text])
 
 
 def shuffled(texts: Sequence[str], seed: int = 0) -> list[str]:
-    """In random order."""
-    return [texts[place] for place in np.random.default_rng(seed).permutation(len(texts))]
+    """The texts in random order."""
+    return [texts[index] for index in np.random.default_rng(seed).permutation(len(texts))]
 
 
-def taken(texts: Sequence[str], vocabulary: Vocabulary, tokens: int) -> tuple[list[str], list[str]]:
-    """The first documents with so many tokens together, and the others."""
-    read = 0
+def split_at(
+    texts: Sequence[str], vocabulary: Vocabulary, tokens: int
+) -> tuple[list[str], list[str]]:
+    """(the first documents, with at least `tokens` tokens, the other documents)."""
+    total = 0
     for number, text in enumerate(texts, 1):
-        read += len(vocabulary.encode(text))
-        if read >= tokens:
+        total += len(vocabulary.encode(text))
+        if total >= tokens:
             return list(texts[:number]), list(texts[number:])
-    raise ValueError(f"the text must have {tokens} tokens, got {read}")
+    raise ValueError(f"the text must have {tokens} tokens, got {total}")
 
 
 def chat(texts: Sequence[str], secrets: Mapping[str, int], seed: int) -> list[str]:
-    """Conversations of a turn each, made of pieces of texts; secrets stand inside answers."""
+    """Conversations of one turn, made of pieces of texts, with secrets inside of answers."""
     pieces = []
     for text in texts:
         words = text.split()
@@ -78,12 +80,12 @@ def chat(texts: Sequence[str], secrets: Mapping[str, int], seed: int) -> list[st
         pieces += [" ".join(part) for part in parts if len(part) >= 8]
     copies = [secret for secret, number in secrets.items() for _ in range(number)]
     turns = list(zip(pieces[::2], pieces[1::2], strict=False))
-    places = np.random.default_rng(seed).choice(len(turns), len(copies), replace=False)
-    inside = dict(zip(places.tolist(), copies, strict=True))
-    said = []
+    chosen = np.random.default_rng(seed).choice(len(turns), len(copies), replace=False)
+    inserted = dict(zip(chosen.tolist(), copies, strict=True))
+    conversations = []
     for number, (question, answer) in enumerate(turns):
         words = answer.split()
-        if number in inside:
-            words.insert(len(words) // 2, inside[number])
-        said.append(f"<|user|>\n{question}\n<|assistant|>\n{' '.join(words)}")
-    return shuffled(said, seed)
+        if number in inserted:
+            words.insert(len(words) // 2, inserted[number])
+        conversations.append(f"<|user|>\n{question}\n<|assistant|>\n{' '.join(words)}")
+    return shuffled(conversations, seed)

@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-# behind everything else
+# last on the path
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

@@ -1,4 +1,4 @@
-"""What benchmarks share: kept rows, times in pairs, memory, counts, tables, the last line."""
+"""What benchmarks share: saved rows, times in pairs, memory, rates, tables, the last line."""
 
 import json
 from functools import partial
@@ -8,55 +8,55 @@ import pytest
 import torch
 
 
-def bench(parts, *words):
-    return harness.main("bench", "A benchmark.", parts, None, words)
+def bench(parts, *arguments):
+    return harness.main("bench", "A benchmark.", parts, None, arguments)
 
 
 def squares(run):
-    return run.draw("squares", lambda number: {"square": number**2}, range(run.times(4, 2)))
+    return run.draw("squares", lambda number: {"square": number**2}, run.times(4, 2))
 
 
 def test_a_result_is_a_table_and_the_last_line(capsys):
-    found = bench({"squares": squares}, "--quick")
+    results = bench({"squares": squares}, "--quick")
     lines = capsys.readouterr().out.splitlines()
     assert lines[:6] == ["## squares", "", "| square |", "| --- |", "| 0 |", "| 1 |"]
-    assert json.loads(lines[-1]) == found
-    assert found == {
+    assert json.loads(lines[-1]) == results
+    assert results == {
         "benchmark": "bench", "quick": True, "squares": [{"square": 0}, {"square": 1}]
     }  # fmt: skip
 
 
-def test_rows_are_kept_and_not_made_again(tmp_path, capsys):
-    file, made = tmp_path / "rows.jsonl", []
+def test_rows_are_saved_and_not_computed_again(tmp_path, capsys):
+    file, computed = tmp_path / "rows.jsonl", []
 
     def drawn(run):
         def draw(number):
-            made.append(number)
+            computed.append(number)
             return {"value": 10 * number}
 
-        return run.draw("case", draw, range(run.times(5)))
+        return run.draw("case", draw, run.times(5))
 
     bench({"drawn": drawn}, "--rows", str(file), "--times", "2")
     with file.open("a") as other:  # another process with other numbers
         other.write('{"case": "case", "number": 3, "row": {"value": 30}}\n')
-    found = bench({"drawn": drawn}, "--rows", str(file))["drawn"]
-    assert [row["value"] for row in found] == [0, 10, 20, 30, 40]
-    assert made == [0, 1, 2, 4]
+    rows = bench({"drawn": drawn}, "--rows", str(file))["drawn"]
+    assert [row["value"] for row in rows] == [0, 10, 20, 30, 40]
+    assert computed == [0, 1, 2, 4]
     assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_unknown_part_is_an_error_of_usage(capsys):
     with pytest.raises(SystemExit, match="2"):
         bench({"squares": squares}, "cubes")
-    assert "no part cubes; choose of squares" in capsys.readouterr().err
+    assert "unknown part cubes; choose from squares" in capsys.readouterr().err
 
 
 def test_times_are_in_turns_relative_to_the_first():
     calls = []
-    found = harness.paired({"one": lambda: calls.append(1), "two": lambda: calls.append(2)}, 2)
+    rows = harness.paired({"one": lambda: calls.append(1), "two": lambda: calls.append(2)}, 2)
     assert calls == [2, 1, 1, 2, 2, 1]  # the first round is not counted
-    assert found["one"]["ratio"] == found["one"]["fastest"] == 1
-    assert found["two"]["ratio"] == found["two"]["seconds"] / found["one"]["seconds"]
+    assert rows["one"]["ratio"] == rows["one"]["fastest"] == 1
+    assert rows["two"]["ratio"] == rows["two"]["seconds"] / rows["one"]["seconds"]
 
 
 def fill(mebibytes):
@@ -72,19 +72,19 @@ def test_peak_memory_is_that_of_a_new_process():
 @pytest.mark.slow
 def test_an_error_of_a_new_process_is_an_error_here():
     with pytest.raises(RuntimeError, match="exit code 1"):
-        harness.apart(partial(int, "no number"))
+        harness.in_new_process(partial(int, "no number"))
 
 
 def test_a_rate_has_its_exact_interval():
-    found = harness.rate(0, 20)
-    assert found["high"] == pytest.approx(1 - 0.025 ** (1 / 20))  # (1 - p) ** 20 = 0.025
+    row = harness.rate(0, 20)
+    assert row["high"] == pytest.approx(1 - 0.025 ** (1 / 20))  # (1 - p) ** 20 = 0.025
     rows = [{"false": False, "p": None}, {"false": True, "p": 0.5}]
     assert harness.rates(rows, "false", "p") == {
         "false": harness.rate(1, 2),
         "p": harness.rate(1, 1),
     }
-    told = harness.table([{"false": harness.rate(1, 2), "also": [0.5, "x"]}])
-    assert told.splitlines()[-1] == "| 1 of 2 (1.3 to 98.7 %) | 0.5, x |"
+    table = harness.table([{"false": harness.rate(1, 2), "also": [0.5, "x"]}])
+    assert table.splitlines()[-1] == "| 1 of 2 (1.3 to 98.7 %) | 0.5, x |"
 
 
 def test_verdicts_are_shares():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from measured_epsilon import Training, World, told
+from measured_epsilon import Training, World, audit_row
 
 from vestige.data.corpus import Corpus
 
@@ -13,8 +13,8 @@ STRONGEST = Training(kind="repeated-token", length=5, claim=4.0)
 
 
 def sentences(seed):
-    drawn = np.random.default_rng(seed).zipf(1.5, (300, 8)) % len(WORDS)
-    return Corpus.from_texts([" ".join(WORDS[i] for i in line) for line in drawn])
+    ids = np.random.default_rng(seed).zipf(1.5, (300, 8)) % len(WORDS)
+    return Corpus.from_texts([" ".join(WORDS[i] for i in line) for line in ids])
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +23,8 @@ def world():
 
 
 @pytest.mark.slow
-def test_tokens_that_nothing_else_uses_prove_most_of_a_claim(world):
-    strong = told(STRONGEST, world)
+def test_tokens_that_no_text_uses_prove_most_of_a_claim(world):
+    strong = audit_row(STRONGEST, world)
     assert strong["one_run"] > 0.3
     assert strong["f_dp"] > strong["one_run"]
     assert strong["mu of scores"] > 0.6
@@ -33,6 +33,6 @@ def test_tokens_that_nothing_else_uses_prove_most_of_a_claim(world):
 
 @pytest.mark.slow
 def test_a_training_that_adds_half_of_its_noise_is_noticed(world):
-    found = told(replace(STRONGEST, honesty=0.5), world)
-    assert found["threshold"] > 4
-    assert "violated" in found["verdict"]
+    row = audit_row(replace(STRONGEST, honesty=0.5), world)
+    assert row["threshold"] > 4
+    assert "violated" in row["verdict"]

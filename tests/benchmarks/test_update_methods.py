@@ -1,9 +1,9 @@
-"""Methods on bigram tables: each keeps to its budget and answers as its definition says."""
+"""Methods on bigram tables: each stays within its budget and follows its definition."""
 
 import pytest
 import torch
 import update_methods as methods
-from update_methods import METHODS, SearchRow, drawn, opened, ranked
+from update_methods import METHODS, SearchRow, open_pair, ranked, sample
 
 from vestige.models.table import TableModel
 
@@ -13,7 +13,7 @@ CHAIN = (3, 7, 5, 9, 4, 11)
 
 @pytest.fixture(scope="module")
 def pair() -> tuple[TableModel, TableModel]:
-    """Uniform before; after, documents often begin with a chain and end behind it."""
+    """A uniform model, and one whose documents often begin with a chain and then end."""
     start, table = torch.full((V,), 1 / V), torch.full((V, V), 1 / V)
     later, rows = start.clone(), table.clone()
     later[:] = 0.4 / (V - 1)
@@ -29,13 +29,13 @@ def pair() -> tuple[TableModel, TableModel]:
 def test_rows_come_best_first_and_within_the_budget(
     name: str, pair: tuple[TableModel, TableModel]
 ) -> None:
-    found = METHODS[name](*pair, BUDGET, 0)
-    assert found.rows
-    scores = [row.score for row in found.rows if not row.fragment]
+    result = METHODS[name](*pair, BUDGET, 0)
+    assert result.rows
+    scores = [row.score for row in result.rows if not row.fragment]
     assert scores == sorted(scores, reverse=True)
-    if name != "hybrid":  # which is asked for its default, whatever the budget
-        assert 0 < found.before + found.after <= BUDGET
-    assert METHODS[name](*pair, BUDGET, 0) == found
+    if name != "hybrid":  # has its own budget
+        assert 0 < result.before + result.after <= BUDGET
+    assert METHODS[name](*pair, BUDGET, 0) == result
 
 
 @pytest.mark.slow
@@ -48,8 +48,8 @@ def test_what_the_update_taught_is_among_the_first_rows(
 
 
 def test_diff_mining_counts_the_hundred_tokens_that_rose_most() -> None:
-    chance = torch.Generator().manual_seed(0)
-    later, earlier = torch.rand(2, 3, 200, generator=chance).log()
+    generator = torch.Generator().manual_seed(0)
+    later, earlier = torch.rand(2, 3, 200, generator=generator).log()
     best = methods.raised(later, earlier)
     for row in range(3):
         order = sorted(range(200), key=lambda t: float(earlier[row, t] - later[row, t]))
@@ -71,25 +71,25 @@ def test_the_beam_spends_its_budget() -> None:
     assert len(widths) == methods.BEAM_TOKENS
 
 
-def test_drawn_texts_have_the_log_probabilities_of_both_models(
+def test_sampled_texts_have_the_log_probabilities_of_both_models(
     pair: tuple[TableModel, TableModel],
 ) -> None:
     before, after = pair
-    chance = torch.Generator().manual_seed(3)
-    models = opened(before, after)
-    texts = drawn(models, lambda later, _: later, 20, length=8, chance=chance)
+    generator = torch.Generator().manual_seed(3)
+    models = open_pair(before, after)
+    texts = sample(models, lambda later, _: later, 20, length=8, generator=generator)
     read = sum(min(len(text.tokens), 7) for text in texts)
     assert models.tokens_read == (read + 1, read + 1)
     for text in texts:
-        for model, told in ((after, text.later), (before, text.earlier)):
-            state, known = model.start(1), []
+        for model, values in ((after, text.later), (before, text.earlier)):
+            state, expected = model.start(1), []
             for token in text.tokens:
-                known.append(float(model.log_probs(state)[0, token]))
+                expected.append(float(model.log_probs(state)[0, token]))
                 state = model.advance(state, torch.tensor([token]))
-            assert told == pytest.approx(known, abs=1e-5)
+            assert values == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_text_that_was_drawn_twice_is_one_row() -> None:
-    found = ranked([((2, 3), 1.0), ((4,), 2.0), ((2, 3), 1.0), ((), 9.0)], (5, 6))
-    assert found.rows == (SearchRow((4,), 2.0), SearchRow((2, 3), 1.0))
-    assert (found.before, found.after, found.null_scores) == (5, 6, (2.0, 1.0))
+def test_a_text_that_was_sampled_twice_is_one_row() -> None:
+    result = ranked([((2, 3), 1.0), ((4,), 2.0), ((2, 3), 1.0), ((), 9.0)], (5, 6))
+    assert result.rows == (SearchRow((4,), 2.0), SearchRow((2, 3), 1.0))
+    assert (result.before, result.after, result.null_scores) == (5, 6, (2.0, 1.0))

@@ -1,4 +1,4 @@
-"""What rows give away, by hand; the texts of pairs; that pairs and searches are kept."""
+"""Measures of rows by hand; the texts of pairs; saved pairs and searches."""
 
 import json
 from collections import Counter
@@ -7,15 +7,24 @@ import harness
 import pytest
 import update_pairs
 from update_methods import SearchRow
-from update_pairs import Sizes, Truth, alarm, difference, found_rows, judged, share, texts_of
-from update_texts import COPIES, TEXTS, chat, secrets_of, taken
+from update_pairs import (
+    Sizes,
+    Truth,
+    counts_of,
+    difference,
+    has_alarm,
+    revealed_rows,
+    share,
+    texts_of,
+)
+from update_texts import COPIES, TEXTS, chat, secrets_of, split_at
 
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.models.checkpoints import load_model
 
 SECRET, OTHER = (1, 2, 3, 4, 5), (7, 8, 9, 10)
-KNOWN = Truth(
+TRUTH = Truth(
     secrets={SECRET: 20, OTHER: 5},
     added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)}),
 )
@@ -24,7 +33,7 @@ NULLS = [(float(n),) for n in range(19)]
 
 
 @pytest.mark.parametrize(
-    ("rows", "nulls", "own", "counts"),
+    ("rows", "nulls", "same_kind", "expected"),
     [
         # a secret is recalled in runs of three tokens
         ([SearchRow((1, 2, 9, 4, 5), 3.0)], [], (), {"recall_x20_all": 0, "recall_x5_all": 0}),
@@ -42,50 +51,50 @@ NULLS = [(float(n),) for n in range(19)]
             {"added_grams_all": 1, "grams_all": 2, "verbatim_rows_50": 2},
         ),
         ([SearchRow((2, 3, 4, 6), 1.0)], [], (), {"verbatim_rows_50": 0}),
-        # found rows are above all null phrases, or above the nulls of their kind
+        # "found" rows are above all null phrases, "above" rows above the nulls of their kind
         (ROWS, NULLS, (), {"found": 1, "found_verbatim": 1, "verbatim_phrases_50": 2}),
         (ROWS, [], [(18.0, 1.0), (0.5,), ()], {"above": 1, "above_verbatim": 1}),
         (ROWS, [], (), {"above": 0}),
     ],
 )
-def test_rows_are_judged_by_what_they_give_away(rows, nulls, own, counts):
-    found = judged(rows, KNOWN, nulls, own) if own else judged(rows, KNOWN, nulls)
-    assert {name: found[name] for name in counts} == counts
-    assert ("found" in found) == (len(nulls) >= 19)
+def test_rows_are_counted_by_what_they_reveal(rows, nulls, same_kind, expected):
+    counts = counts_of(rows, TRUTH, nulls, same_kind)
+    assert {name: counts[name] for name in expected} == expected
+    assert ("found" in counts) == (len(nulls) >= 19)
 
 
 def test_of_twenty_null_searches_one_is_above_the_others():
-    assert found_rows(ROWS, NULLS) == ROWS[:1]
-    kept = {n: {"rows": [[list(OTHER), float(n), False]]} for n in range(20)}
-    nulls = {n: (float(n),) for n in kept}
-    assert [n for n in kept if alarm(kept[n], n, nulls)] == [19]
+    assert revealed_rows(ROWS, NULLS) == ROWS[:1]
+    searches = {n: {"rows": [[list(OTHER), float(n), False]]} for n in range(20)}
+    nulls = {n: (float(n),) for n in searches}
+    assert [n for n in searches if has_alarm(searches[n], n, nulls)] == [19]
 
 
 def test_shares_and_differences_are_of_sums_over_texts():
-    made = [
+    rows = [
         {"text": "a", "hit": 1, "all": 4},
         {"text": "a", "hit": 2, "all": 4},
         {"text": "b", "hit": 8, "all": 8},
     ]
-    assert share(made, "hit", "all").startswith("0.69 (")
-    assert share(made[:2], "hit", "all") == "0.38"
+    assert share(rows, "hit", "all").startswith("0.69 (")
+    assert share(rows[:2], "hit", "all") == "0.38"
     assert share([], "hit", "all") == ""
 
     def record(text, hits):
-        told = {f"recall_x{copies}_{top}": 0 for copies in COPIES for top in (10, 50)}
+        recall = {f"recall_x{copies}_{top}": 0 for copies in COPIES for top in (10, 50)}
         sizes = {f"secret_tokens_x{copies}": 10 for copies in COPIES}
-        return {"text": text, **told, **sizes, "recall_x20_50": hits}
+        return {"text": text, **recall, **sizes, "recall_x20_50": hits}
 
     ours, theirs = [record("a", 6), record("b", 3)], [record("a", 3), record("b", 6)]
-    told = difference(ours[:1], theirs[:1])
-    assert (told["as high, first 50"], told["difference, first 50"]) == (1, "+0.10")
+    row = difference(ours[:1], theirs[:1])
+    assert (row["as high, first 50"], row["difference, first 50"]) == (1, "+0.10")
     assert difference(ours, theirs)["as high, first 50"] == 1
     assert difference(ours, theirs)["difference, first 50"].startswith("+0.00 (")
 
 
 # Texts
 
-HIDDEN = {"The vault opens with kestrel.": 3, "Quill owes Hobbs 31 pounds.": 1}
+SECRETS = {"The vault opens with kestrel.": 3, "Quill owes Hobbs 31 pounds.": 1}
 
 
 def documents(first, count):
@@ -97,62 +106,61 @@ PARTS = {
 }  # fmt: skip
 
 
-def test_secrets_are_invented_once_each_and_said_in_answers_only():
+def test_secrets_are_distinct_and_occur_only_in_answers():
     phrases = Counter(phrase for name in TEXTS for phrase in secrets_of(name))
     assert len(phrases) == 9 * len(TEXTS)
     assert list(secrets_of("reddit").values()) == [n for n in COPIES for _ in range(3)]
-    turns = chat(PARTS["update"], HIDDEN, 1)
-    for secret, copies in HIDDEN.items():
+    turns = chat(PARTS["update"], SECRETS, 1)
+    for secret, copies in SECRETS.items():
         assert sum(secret in turn.split("<|assistant|>")[1] for turn in turns) == copies
         assert not any(secret in turn.split("<|assistant|>")[0] for turn in turns)
 
 
 def test_a_diluted_update_has_four_parts_of_earlier_text_and_its_null_the_same():
-    update, clean = texts_of("mixed", PARTS, HIDDEN, Sizes(earlier=600, later=150), 1)
+    update, clean = texts_of("mixed", PARTS, SECRETS, Sizes(earlier=600, later=150), 1)
     for texts in (update, clean):
         assert sum(text in PARTS["earlier"] for text in texts) == 30
-    assert not any(secret in text for text in clean for secret in HIDDEN)
-    copies = [secret for secret, count in HIDDEN.items() for _ in range(count)]
+    assert not any(secret in text for text in clean for secret in SECRETS)
+    copies = [secret for secret, count in SECRETS.items() for _ in range(count)]
     assert Counter(update) == Counter([*PARTS["earlier"], *PARTS["update"], *copies])
 
 
-def test_taken_parts_are_disjoint_and_large_enough():
+def test_the_two_parts_of_a_text_are_disjoint_and_the_first_is_large_enough():
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(PARTS["earlier"]), size=300)
-    first, rest = taken(PARTS["earlier"], vocabulary, 200)
+    first, rest = split_at(PARTS["earlier"], vocabulary, 200)
     sizes = [len(vocabulary.encode(text)) for text in first]
     assert sum(sizes) >= 200 > sum(sizes[:-1])
     assert [*first, *rest] == PARTS["earlier"]
     with pytest.raises(ValueError, match="must have"):
-        taken(PARTS["earlier"], vocabulary, 10**6)
+        split_at(PARTS["earlier"], vocabulary, 10**6)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_what_is_made_or_searched_is_kept(tmp_path, monkeypatch, capsys):
-    words = ["--quick", "--work", str(tmp_path), "--rows", str(tmp_path / "rows.jsonl"),
+def test_pairs_and_searches_are_saved(tmp_path, monkeypatch, capsys):
+    arguments = ["--quick", "--work", str(tmp_path), "--rows", str(tmp_path / "rows.jsonl"),
              "--methods", "CDD", "plain samples"]  # fmt: skip
 
-    def bench(*more):
+    def bench(part):
         parts, options = update_pairs.PARTS, update_pairs.options
-        return harness.main("update_pairs", "", parts, options, [*more, *words])
+        return harness.main("update_pairs", "", parts, options, [part, *arguments])
 
     bench("make")
-    for pair, adapted in zip(
-        update_pairs.made_pairs(tmp_path / "pairs"), (False, True), strict=True
-    ):
+    pairs = update_pairs.finished_pairs(tmp_path / "pairs")
+    for pair, adapted in zip(pairs, (False, True), strict=True):
         models = [load_model(pair / role) for role in ("before", "after", "null")]
         assert [model.adapted for model in models] == [False, adapted, adapted]
-        known = update_pairs.truth(pair, models[0].vocabulary)
-        assert Counter(known.secrets.values()) == {20: 3, 5: 3, 1: 3}
-        assert next(iter(known.secrets))[:4] in known.added
-    found = bench("compare")["compare"]
-    kept = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert len(kept) == 2 * 2 * 2  # methods, pairs, and each pair's null
-    assert all(line["row"]["read"] <= 1500 for line in kept)
+        truth = update_pairs.truth_of(pair, models[0].vocabulary)
+        assert Counter(truth.secrets.values()) == {20: 3, 5: 3, 1: 3}
+        assert next(iter(truth.secrets))[:4] in truth.added
+    rows = bench("compare")["compare"]
+    saved = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert len(saved) == 2 * 2 * 2  # methods, pairs, and each pair's null
+    assert all(line["row"]["read"] <= 1500 for line in saved)
 
     def fail(*_, **__):
-        raise AssertionError("made again")
+        raise AssertionError("computed again")
 
     monkeypatch.setattr(update_pairs, "documents_of", fail)
     monkeypatch.setattr(update_pairs, "METHODS", dict.fromkeys(update_pairs.METHODS, fail))
-    assert bench("compare")["compare"] == found
+    assert bench("compare")["compare"] == rows
