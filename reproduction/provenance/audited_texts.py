@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.texts import corpora, sentences
-from reproduction.user_documents import documents_of, of_length
+from reproduction.texts import corpora, documents_of, of_length, sentences
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import sources_of

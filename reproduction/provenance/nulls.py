@@ -32,7 +32,7 @@ from reproduction.provenance.audited_texts import (
 )
 from reproduction.provenance.audits import preset_for
 from reproduction.stages import Work, stage
-from reproduction.user_documents import documents_of, of_length
+from reproduction.texts import documents_of, of_length
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,

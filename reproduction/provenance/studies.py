@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from reproduction.provenance.audited_texts import read_users_texts
 from reproduction.provenance.audits import AuditTrial, Observations
-from reproduction.user_documents import of_length
+from reproduction.texts import of_length
 from vestige.audits.membership.membership import Select
 from vestige.audits.membership.queries import QueryPolicy, best_of_each
 from vestige.data.corpus import Corpus

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.texts import corpora, sentences, vocabulary_of
-from reproduction.user_documents import of_length
+from reproduction.texts import corpora, of_length, sentences, vocabulary_of
 from vestige.data.canaries.coins import user_canaries
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus

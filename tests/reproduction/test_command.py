@@ -8,37 +8,10 @@ from pathlib import Path
 import pytest
 
 from reproduction.__main__ import run
-from reproduction.reproduce import _rows, reproduce
-from reproduction.tables import Table, load_table, markdown
+from reproduction.reproduce import reproduce
 from vestige import results
 from vestige.cli import app
 from vestige.errors import DataError, RunError
-
-TABLE = Table(
-    name="one",
-    title="One",
-    note="A note.",
-    columns=("phrase", "score"),
-    entries=({"phrase": "a|b", "score": 1.5}, {"phrase": "c", "score": None, "more": [1, 2]}),
-)
-
-
-def test_a_saved_table_is_found_again(tmp_path: Path) -> None:
-    assert load_table(tmp_path / "none", configuration={}) is None
-    results.save(TABLE, tmp_path / "run", run={"configuration": {"k": 1}})
-    found = load_table(tmp_path / "run", configuration={"k": 1})
-    assert found is not None
-    assert found.columns == TABLE.columns
-    assert list(found.rows()) == list(TABLE.rows())
-    assert json.loads(results.to_json(found.summary()))["rows"] == 2
-    assert [row["table"] for row in _rows([found])] == ["one", "one"]
-    with pytest.raises(RunError, match="another configuration"):
-        load_table(tmp_path / "run", configuration={"k": 2})
-
-
-def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
-    rows = [line for line in markdown([TABLE]).splitlines() if line.startswith("|")]
-    assert rows[2:] == ["| a\\|b | 1.50 |", "| c |  |"]
 
 
 @pytest.mark.slow

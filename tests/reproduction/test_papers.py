@@ -10,6 +10,7 @@ import pytest
 from reproduction import papers
 from reproduction.papers import PAPERS, caption, paper_numbers, reproduce, settings_of
 from reproduction.stages import Work, stage
+from reproduction.tables import Table, markdown
 from vestige import results
 from vestige.errors import RunError
 
@@ -98,11 +99,17 @@ def test_stages_that_tables_share_are_computed_once(out: Path, listener) -> None
     assert (first.name, second.name) == ("first", "second")
     assert [row["square"] for row in second.entries] == [1, 4, 9]
     assert counts(out) == ["x"] * 3
-    assert [line for line in listener.lines if "fill" in line] == [
-        "filling first", "filling second",
-    ]  # fmt: skip
+    started = [line for line in listener.lines if line.startswith("computing")]
+    assert started == ["computing first", "computing second"]
     assert first.columns == ("number", "square")  # those that the captions name
     assert second.columns == ("number", "square", "data")  # all that hold no list
+
+
+def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
+    entries = ({"phrase": "a|b", "score": 1.5}, {"phrase": "c", "score": None, "more": [1, 2]})
+    table = Table(name="one", title="", note="", columns=("phrase", "score"), entries=entries)
+    lines = [line for line in markdown([table]).splitlines() if line.startswith("|")]
+    assert lines[2:] == ["| a\\|b | 1.50 |", "| c |  |"]
 
 
 def test_captions_remarks_charts_and_records_are_kept(out: Path) -> None:

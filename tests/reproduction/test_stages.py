@@ -92,7 +92,7 @@ def test_what_a_finished_call_was_computed_from_is_not_computed_again(work, part
     done = work(total(parts))
     (work.out / "stages" / parts[0].key / "squares" / "001").unlink()
     assert work(total(parts)).value == done.value
-    assert not work.is_whole(parts[0])
+    assert not work.is_intact(parts[0])
 
 
 def test_arrays_are_kept_as_they_are(work) -> None:
@@ -128,9 +128,9 @@ def test_a_killed_stage_goes_on_from_what_it_left(work) -> None:
     assert len(list((folder / "squares").iterdir())) == 3
     call = squares(5, killed_at=3)
     assert folder.name == call.key
-    assert not work.is_whole(call)
+    assert not work.is_intact(call)
     assert work(call).value == {"resumed_from": 3, "largest": 16}
-    assert work.is_whole(call)
+    assert work.is_intact(call)
 
 
 DAMAGES = [
@@ -145,10 +145,10 @@ def test_damaged_files_are_reported_and_computed_again(work, listener, damage) -
     call = squares(3)
     done = work(call)
     damage(done.folder / "squares", work.out / STORE)
-    assert not work.is_whole(call)
+    assert not work.is_intact(call)
     assert work(call).value == {"resumed_from": 0, "largest": 4}
     assert f"{call.key} is damaged and computed again" in listener.lines
-    assert work.is_whole(call)
+    assert work.is_intact(call)
 
 
 def test_damaged_results_are_computed_again(work) -> None:
@@ -156,14 +156,14 @@ def test_damaged_results_are_computed_again(work) -> None:
     work(call)
     work.close()
     damage_store(work.out / STORE)
-    assert not work.is_whole(call)
+    assert not work.is_intact(call)
     assert work(call).value["numbers"].tolist() == [0, 1, 2]
 
 
 def test_files_that_are_no_output_may_come_and_go(work) -> None:
     done = work(squares(3))
     (done.folder / "log").write_text("seen")
-    assert work.is_whole(squares(3))
+    assert work.is_intact(squares(3))
 
 
 def test_equal_descriptions_have_equal_keys_and_others_do_not(parts, tmp_path) -> None:

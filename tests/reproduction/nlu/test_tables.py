@@ -138,7 +138,7 @@ def test_an_interrupted_training_gives_the_same_bits_again(
     with pytest.raises(KeyboardInterrupt):
         again(call)
     assert (tmp_path / "stages" / call.key / LAST).is_dir()
-    assert not again.is_whole(call)
+    assert not again.is_intact(call)
     first, second = work(planted.models[0]), again(call)
     for done in (first, second):
         for record in done.value["history"]:
@@ -243,4 +243,4 @@ def test_tables_are_filled_once_and_share_their_models(work, planted, listener) 
     assert "nan" not in (work.out / "tables.md").read_text("utf-8").lower()
     (again,) = reproduce("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
     assert again in made
-    assert listener.lines.count("filling table2") == 1
+    assert listener.lines.count("computing table2") == 1

@@ -122,7 +122,7 @@ def test_a_training_killed_after_its_first_level_ends_in_the_same_measures(
         patched.setattr(Measures, "observe", killed)
         with pytest.raises(Killed):
             again(call)
-    assert not again.is_whole(call)
+    assert not again.is_intact(call)
     found = again(call).value
     for name in ("watched", "levels"):
         assert found[name] == whole.value[name]
