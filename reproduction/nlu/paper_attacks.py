@@ -11,13 +11,13 @@ and only the logits z are optimized (Adam, 250 epochs, 6.5e-3 falling by 0.995 a
 trivial attack (section 3.1): vectors start at random, and each becomes the word with the nearest
 vector.
 
-Differs from the paper: it does not say where z starts. The start decides the attack, since all
-steps together move a logit by less than 1: one start from zero, the default here, was its strongest
-reading in our measurements; starts from N(0, 1) have almost chosen before they move. It gives no
-settings for the trivial attack: vectors start from a normal distribution with the candidates' mean
-and spread in each dimension, and the nearest word is sought among the candidates, not in the whole
-vocabulary, which makes it stronger. All trials and starts are one batch with one backward pass a
-step, and the words that come out are ranked by their own loss.
+Differs from the paper: the paper does not state the initial z, which decides the attack, since all
+steps together change a logit by less than 1. One start from zero, the default here, was the
+strongest reading in our measurements; starts from N(0, 1) have almost chosen before they move. The
+paper gives no settings for the trivial attack: vectors start from a normal distribution with the
+candidates' mean and spread in each dimension, and the nearest word is sought among the candidates,
+not in the whole vocabulary, which makes it stronger. All trials and starts are one batch with one
+backward pass per step, and the resulting words are ranked by their own loss.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ TEMPERATURE, COOLING = 0.1, 0.997
 
 def discrete_optimization(
     objective: ExtractionObjective,
-    generator: torch.Generator,
+    rng: torch.Generator,
     progress: Progress | None = None,
     *,
     starts: int = 1,
@@ -44,7 +44,7 @@ def discrete_optimization(
 ) -> Candidates:
     """The most probable words of each start, ranked by their own loss.
 
-    Logits start from N(0, scale^2), with 0 from zero, of which there is one start.
+    Logits start from N(0, scale^2); several starts need a positive scale.
     """
     _validate.at_least(1, starts=starts, epochs=epochs)
     _validate.at_least(0, scale=scale)
@@ -53,20 +53,20 @@ def discrete_optimization(
             f"scale must be positive with {starts} starts, got 0: they would be all alike"
         )
     shape = (starts, *objective.mask.shape)
-    logits = (torch.randn(shape, generator=generator) * scale).to(objective.options)
+    logits = (torch.randn(shape, generator=rng) * scale).to(objective.options)
     logits = logits.masked_fill(~objective.mask, -torch.inf).expand(objective.trials, *shape)
 
     def loss(z: Tensor, epoch: int) -> Tensor:
         temperature = TEMPERATURE * COOLING**epoch
         return soft_losses(objective, (z / temperature).softmax(-1)).sum()
 
-    found = _descend(logits, loss, objective.at_once, epochs, progress).argmax(-1)
-    return gathered(objective, found, objective.losses(found), gradients=starts * epochs)
+    choices = _descend(logits, loss, objective.at_once, epochs, progress).argmax(-1)
+    return gathered(objective, choices, objective.losses(choices), gradients=starts * epochs)
 
 
 def embedding_optimization(
     objective: ExtractionObjective,
-    generator: torch.Generator,
+    rng: torch.Generator,
     progress: Progress | None = None,
     *,
     epochs: int = EPOCHS,
@@ -77,7 +77,7 @@ def embedding_optimization(
     mean = torch.einsum("nc,rncd->rnd", share, objective.options)
     square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
     spread = (square - mean**2).clamp_min(0).sqrt()
-    noise = torch.randn((1, *mean.shape[1:]), generator=generator).to(mean)
+    noise = torch.randn((1, *mean.shape[1:]), generator=rng).to(mean)
     vectors = _descend(
         mean[:, None] + noise * spread[:, None],
         lambda vectors, _: objective.vector_losses(vectors).sum(),
@@ -85,8 +85,8 @@ def embedding_optimization(
         epochs,
         progress,
     )
-    found = nearest(objective, vectors)
-    return gathered(objective, found, objective.losses(found), gradients=epochs)
+    choices = nearest(objective, vectors)
+    return gathered(objective, choices, objective.losses(choices), gradients=epochs)
 
 
 ATTACKS: Mapping[str, Search] = {
@@ -105,7 +105,7 @@ def soft_losses(objective: ExtractionObjective, weights: Tensor) -> Tensor:
 
 
 def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
-    """Numbers (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
+    """Indices (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
     distance = torch.cdist(vectors.transpose(1, 2), objective.options)  # (trials, n, k, c)
     return distance.masked_fill(~objective.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)
 
@@ -117,11 +117,10 @@ def _descend(
     epochs: int,
     progress: Progress | None,
 ) -> Tensor:
-    """Adam from starts (trials, starts, ...), as many at once as fit, by their summed loss at an
-    epoch from 0."""
-    parts = torch.split(start, at_once, dim=1)
-    done = []
-    for number, part in enumerate(parts):
+    """Minimize the summed loss at each epoch by Adam, from (trials, starts, ...) in batches."""
+    batches = torch.split(start, at_once, dim=1)
+    optimized = []
+    for number, part in enumerate(batches):
         values = part.detach().clone().requires_grad_()
         optimizer = torch.optim.Adam([values], lr=LEARNING_RATE)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
@@ -129,12 +128,12 @@ def _descend(
             optimizer.zero_grad()
             # cuDNN's recurrent layers refuse a backward pass outside of training
             with torch.backends.cudnn.flags(enabled=False):
-                found = loss(values, epoch)
+                total = loss(values, epoch)
             # the model's own parameters get no gradient
-            found.backward(inputs=[values])  # type: ignore[no-untyped-call]
+            total.backward(inputs=[values])  # type: ignore[no-untyped-call]
             optimizer.step()
             schedule.step()
             if progress:
-                progress(number * epochs + epoch + 1, len(parts) * epochs)
-        done.append(values.detach())
-    return torch.cat(done, 1)
+                progress(number * epochs + epoch + 1, len(batches) * epochs)
+        optimized.append(values.detach())
+    return torch.cat(optimized, 1)

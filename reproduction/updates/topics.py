@@ -1,8 +1,8 @@
-"""The topic of an added text: a mechanical criterion for phrases, calibrated.
+"""The topic of an added text: a mechanical, calibrated criterion for phrases.
 
-A word is over-represented in the added text when its log-odds there exceed those in the original
-by more than a bound (0.5 added to each count, Haldane 1956). A phrase is on topic when at least
-half of its content words are; content words are alphabetic and not among the commonest.
+A word is over-represented in the added text if its log-odds there exceed those in the original by
+more than a bound (0.5 added to each count, Haldane 1956). A phrase is on topic if at least half of
+its content words are over-represented; content words are alphabetic and not among the commonest.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,20 @@ class Topic:
     content: NDArray[np.bool_]
     special: NDArray[np.bool_]
 
-    def holds(self, tokens: Sequence[int]) -> bool:
+    def contains(self, tokens: Sequence[int]) -> bool:
         """Whether a phrase is on topic."""
         return bool(self._share(np.asarray([tokens]))[0] >= 0.5)
 
     def share(self, text: EncodedCorpus, *, length: int) -> float:
-        """Share of a text's own windows of so many tokens that are on topic: the calibration."""
+        """Share of a text's windows of `length` tokens that are on topic: the calibration."""
         windows = np.lib.stride_tricks.sliding_window_view(np.asarray(text.tokens), length)
         return float((self._share(windows) >= 0.5).mean())
 
-    def _share(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
-        of, special = self.content[rows].sum(1), self.special[rows].sum(1)
-        share: NDArray[np.float64] = np.divide(special, of, out=np.zeros(len(rows)), where=of > 0)
+    def _share(self, phrases: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        content, special = self.content[phrases].sum(1), self.special[phrases].sum(1)
+        share: NDArray[np.float64] = np.divide(
+            special, content, out=np.zeros(len(phrases)), where=content > 0
+        )
         return share
 
 
@@ -48,8 +50,8 @@ def topic_of(
 ) -> Topic:
     """The topic of a text that was added to an original one.
 
-    `bound` is a log-odds ratio in nats; 2 is about seven times as frequent. So many of the
-    original's `commonest` tokens are no content words.
+    `bound` is a log-odds ratio in nats; 2 is about seven times as frequent. The `commonest` tokens
+    of the original are not content words.
     """
     counts = [
         np.bincount(text.tokens, minlength=len(vocabulary)) + 0.5 for text in (added, original)
@@ -61,11 +63,11 @@ def topic_of(
 
 
 def occurrences_of(tokens: Sequence[int], text: EncodedCorpus) -> int:
-    """How often a run of tokens stands in a text."""
+    """How often a sequence of tokens occurs in a text."""
     n = len(text.tokens) - len(tokens) + 1
     if n < 1:
         return 0
-    same = np.ones(n, dtype=bool)
-    for place, token in enumerate(tokens):
-        same &= text.tokens[place : place + n] == token
-    return int(same.sum())
+    matches = np.ones(n, dtype=bool)
+    for position, token in enumerate(tokens):
+        matches &= text.tokens[position : position + n] == token
+    return int(matches.sum())

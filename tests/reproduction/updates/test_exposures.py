@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from reproduction.updates.beam_search import beam_search
 from reproduction.updates.exposures import exposures, gains, token_profile
+from reproduction.updates.searches import beam_search
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
 from vestige.data.canaries.texts import Canary

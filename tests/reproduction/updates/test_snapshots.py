@@ -11,9 +11,8 @@ import pytest
 from reproduction.papers import paper_numbers, settings_of, tables_of
 from reproduction.stages import Call, Work
 from reproduction.updates import canary_tables
-from reproduction.updates.canary_tables import mixed_canaries, pair_of
-from reproduction.updates.private_updates import batches_of
-from reproduction.updates.snapshots import Material, extended, prepare
+from reproduction.updates.canary_tables import mixed_canaries, private_batches, train_pair
+from reproduction.updates.snapshots import Material, prepare, prepare_extended
 from vestige.models.checkpoints import load_model
 
 PLANTING = settings_of("updates", "table1", "smoke")["planting"]
@@ -23,7 +22,7 @@ NOWHERE = Work(Path())
 
 
 class Planned(Exception):
-    """A table has said what it trains."""
+    """Raised when a table has planned its trainings."""
 
 
 @pytest.fixture
@@ -159,7 +158,7 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
 ) -> None:
     asked: list[dict[str, float]] = []
     monkeypatch.setattr(
-        "reproduction.updates.private_updates.noise_for",
+        "reproduction.updates.canary_tables.noise_for",
         lambda **needed: asked.append(needed) or 5.0 * len(asked),
     )
     settings = settings_of("updates", "rq5", "smoke")
@@ -172,7 +171,7 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
         assert private["config"] == replace(settings["private"], seed=seed)
         assert private["defence"].max_grad_norm == settings["max_grad_norm"]
         assert private["defence"].noise_multiplier == 5.0 * (number + 1)
-        batches = batches_of(settings["private"], plain["corpus"], material.vocabulary)
+        batches = private_batches(settings["private"], plain["corpus"], material.vocabulary)
         assert asked[number] == {
             "epsilon": 3.0,
             "delta": settings["delta"],
@@ -192,14 +191,14 @@ def test_a_part_is_validated_on_a_text_that_fits_it(material) -> None:
 
 def test_each_extra_text_holds_the_smaller_ones() -> None:
     setting = replace(SETTING, words=1000)
-    material = extended(setting, NOWHERE, [50, 20])
+    material = prepare_extended(setting, NOWHERE, [50, 20])
     assert material.percents == (0, 20, 50)
     sizes = [sum(map(words, material.extra(percent))) for percent in material.percents]
     assert sizes == pytest.approx([0, 200, 500], abs=12)
     assert material.extra(50)[:1] == material.extra(20)
     assert words(material.extras[-1]) == pytest.approx(500, abs=6)
     with pytest.raises(ValueError, match="words must be given"):
-        extended(replace(setting, words=None), NOWHERE, [50])
+        prepare_extended(replace(setting, words=None), NOWHERE, [50])
 
 
 @pytest.mark.slow
@@ -235,7 +234,7 @@ def test_a_snapshot_comes_after_the_one_that_it_continues_and_is_trained_again_i
     ],
 )
 def test_a_rank_is_shown_as_a_number_or_as_its_bounds(row: dict[str, int], shown: str) -> None:
-    assert canary_tables.span(row, "rank") == shown
+    assert canary_tables.rank_range(row, "rank") == shown
 
 
 def test_scores_of_several_trainings_have_students_interval() -> None:
@@ -297,6 +296,6 @@ def test_the_papers_figures_name_rows_that_larger_scales_have() -> None:
 
 
 def test_models_before_have_no_canaries(material) -> None:
-    before, after = pair_of(PLANTING, material, 5)
+    before, after = train_pair(PLANTING, material, 5)
     assert before.arguments["corpus"] == material.original
     assert len(after.arguments["corpus"]) == len(material.original) + 5 * len(PATTERNS)

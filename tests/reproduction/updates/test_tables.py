@@ -9,7 +9,7 @@ import torch
 
 from reproduction.papers import reproduce, settings_of
 from reproduction.stages import Work
-from reproduction.updates.canary_tables import pair_of
+from reproduction.updates.canary_tables import train_pair
 from reproduction.updates.snapshots import prepare
 from vestige import results
 from vestige.models.checkpoints import load_model
@@ -65,7 +65,7 @@ def by_definition(before: Path, after: Path, phrase: str) -> float:
 def folders(made: Path, table: str, number: int = 0) -> list[Path]:
     """The models before and after the first update of a table of canaries."""
     planting, work = settings_of("updates", table, "smoke")["planting"], Work(made)
-    pair = pair_of(planting, prepare(planting.setting, work), planting.copies[0], number)
+    pair = train_pair(planting, prepare(planting.setting, work), planting.copies[0], number)
     return [done.folder for done in work.all(pair)]
 
 
@@ -111,8 +111,8 @@ def test_an_updates_phrases_are_counted_where_they_stand(made: Path) -> None:
     for source, words in (("ours", ""), ("null", " verbatim, null")):
         listed = [row for row in rows if (row["source"], row["search"]) == (source, "group")]
         of_one = [row for row in listed if row["model"] == "rnn"]
-        told = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
-        assert f"{words} {told}" in page
+        count = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
+        assert f"{words} {count}" in page
 
 
 def test_private_updates_spend_what_was_asked(made: Path) -> None:

@@ -5,14 +5,14 @@ import math
 import pytest
 import torch
 
-from reproduction.updates.beam_search import (
+from reproduction.updates.searches import (
     Beams,
     beam_search,
     best_children,
+    findings,
     group_beam_search,
     halving_widths,
 )
-from reproduction.updates.searches import findings
 from tests.audits.update.conftest import every_phrase, naive_score
 from tests.tables import one_thread, other_bits, random_table
 from vestige.audits.update import pair as module
