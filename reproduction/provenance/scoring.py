@@ -1,15 +1,15 @@
-r"""Rows of tables: how well the paper's audit and ours tell members from others.
+r"""Rows of tables: how well the paper's audit and ours separate members from others.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.1: accuracy, AUC, precision and recall over as many members as others.
 The paper's audit (section 3, Algorithm 1) counts ranks in d bins of equal width |V| / d, and if a
-model shows its k most probable words only, how many words were not among them (section 4.3). A
-linear support vector machine learns from shadow models which counts are a member's.
+model shows only its k most probable words, the words not shown (section 4.3). From shadow models, a
+linear support vector machine learns to classify these counts.
 
-Differs from the paper: intervals beside every number, and the share of members that is found where
-1 % of the others is called. The paper does not state d; ours is 100. Its audit calls whom its
-machine puts on the members' side; ours whose p-value is at most 0.05, which states the
-false-positive rate. The machine is scikit-learn's LinearSVC, the paper's own choice, in its primal
+Differs from the paper: intervals for every number, and the true-positive rate at a false-positive
+rate of 1 %. The paper does not state d; ours is 100. Its audit flags users with a positive decision
+function; ours those with a p-value of at most 0.05, which states the false-positive rate. The
+machine is scikit-learn's LinearSVC, the paper's own choice, in its primal
 form: the dual one has the same solution, but does not converge to it if counts go into the
 thousands.
 """
@@ -30,18 +30,18 @@ from vestige.metrics.estimates import Estimate, auc, columns, finite_scores, rat
 Method = Literal["paper", "ours"]
 METHODS: tuple[Method, ...] = get_args(Method)
 LEVEL = 0.05
-"""Users with a p-value of at most this are called."""
+"""Users with a p-value of at most this are flagged."""
 BINS = 100
 RESAMPLES = 1000
 
 
 def audit_row(observed: Observations, method: Method, *, k: int, **labels: object) -> Row:
-    """A row: who audits, what the target shows, how far it overfits, how well the audit does."""
+    """A row: the method, the number of words shown, the ratio of perplexities, and the results."""
     return {
         **labels,
         "audit": method,
         "k": min(k, observed.words.vocab_size),
-        "ratio": observed.ratio,
+        "ratio": observed.target.ratio,
         **decide(observed, method, k=k).row(),
     }
 
@@ -52,29 +52,29 @@ class AuditDecisions:
 
     Attributes:
         members, others: (n,) and (m,) scores.
-        called: (n + m,) whether each was called a member, members first.
+        flagged: (n + m,) whether each was flagged as a member, members first.
         p_values: (n + m,) likewise; None for the paper's audit, which has none.
     """
 
     members: Floats
     others: Floats
-    called: NDArray[np.bool_]
+    flagged: NDArray[np.bool_]
     p_values: Floats | None = None
 
     def row(self) -> dict[str, float | None]:
-        """AUC, shares of decisions and of members found, with the ends of their intervals.
+        """AUC, shares of decisions and of flagged members, with the ends of their intervals.
 
-        Intervals of decisions are Clopper and Pearson's. Precision is None if nobody was called.
+        Intervals of decisions are Clopper and Pearson's. Precision is None if nobody was flagged.
         """
-        member = np.arange(len(self.called)) < len(self.members)
+        member = np.arange(len(self.flagged)) < len(self.members)
         point = true_positives_at(self.members, self.others, false_positive_rate=0.01)
         return {
             **columns("auc", auc(self.members, self.others)),
             **columns("tpr_at_fpr_1", point),
-            **columns("accuracy", rate((self.called == member).tolist())),
-            **columns("precision", rate(member[self.called].tolist())),
-            **columns("recall", rate(self.called[member].tolist())),
-            **columns("false_positive_rate", rate(self.called[~member].tolist())),
+            **columns("accuracy", rate((self.flagged == member).tolist())),
+            **columns("precision", rate(member[self.flagged].tolist())),
+            **columns("recall", rate(self.flagged[member].tolist())),
+            **columns("false_positive_rate", rate(self.flagged[~member].tolist())),
         }
 
 
@@ -88,19 +88,19 @@ def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> 
     words, members = observed.shown(k), len(observed.members)
     if method == "paper":
         scores = histogram_scores(words, observed.shadowed)[list(observed.audited)]
-        return AuditDecisions(members=scores[:members], others=scores[members:], called=scores > 0)
+        return AuditDecisions(members=scores[:members], others=scores[members:], flagged=scores > 0)
     known = observed.known
     word_scores = score_words(words, known.fitted, seed=seed)
     judged = judge_users(words.queries, word_scores, observed.audited, known.compared, seed=seed)
-    # Users without words have no score: nothing suggests that they are members.
-    found = judged.column("score")
-    least = min((score for score in found if score is not None), default=0.0)
-    scores = np.array([least if score is None else score for score in found])
+    # Users without words have no score; they get the lowest.
+    column = judged.column("score")
+    lowest = min((score for score in column if score is not None), default=0.0)
+    scores = np.array([lowest if score is None else score for score in column])
     p_values = np.array(judged.column("p_value"))
     return AuditDecisions(
         members=scores[:members],
         others=scores[members:],
-        called=p_values <= LEVEL,
+        flagged=p_values <= LEVEL,
         p_values=p_values,
     )
 
@@ -108,21 +108,23 @@ def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> 
 def histogram_scores(words: RankedWords, learned_from: ArrayLike, *, bins: int = BINS) -> Floats:
     """(u,) the paper's scores of users: distances to the machine's plane, above 0 for members.
 
-    It learns from users of whom each shadow model was trained on about half; ValueError if these
-    are all members, or none.
+    The machine learns from users of whom each shadow model was trained on about half; ValueError if
+    all or none are members.
     """
     from sklearn.svm import LinearSVC
 
     assert words.shadows is not None
     users = np.asarray(learned_from)
     shadows = range(len(words.shadows))
-    given = np.concatenate([rank_histogram(words.played_by(n), bins=bins)[users] for n in shadows])
+    features = np.concatenate(
+        [rank_histogram(words.played_by(n), bins=bins)[users] for n in shadows]
+    )
     members: NDArray[np.bool_] = words.shadows.seen[:, users].ravel()
     if members.all() or not members.any():
         raise ValueError(
             f"members must hold both kinds, got {members.sum()} members of {members.size}"
         )
-    machine = LinearSVC(dual=False, random_state=0, max_iter=20_000).fit(given, members)
+    machine = LinearSVC(dual=False, random_state=0, max_iter=20_000).fit(features, members)
     return cast("Floats", machine.decision_function(rank_histogram(words, bins=bins)))
 
 
@@ -140,12 +142,12 @@ def rank_histogram(words: RankedWords, *, bins: int = BINS) -> Floats:
 def true_positives_at(
     members: ArrayLike, others: ArrayLike, *, false_positive_rate: float = 0.01, seed: int = 0
 ) -> Estimate | None:
-    """The share of members above the threshold that lets through few enough others.
+    """The share of members above the threshold of a false-positive rate.
 
     The threshold is the lowest score of others that keeps floor(rate * m) of them strictly above;
-    members count who are strictly above it. The interval is from resampling both sides, which pays
-    for the choice of the threshold. None where m * rate is below 1: no non-member may be called,
-    and the rate cannot be estimated.
+    members count if they are strictly above it. The interval is from resampling both sides, which
+    includes the choice of the threshold. None where m * rate is below 1: no non-member may be
+    flagged, and the rate cannot be estimated.
 
     Example:
         >>> true_positives_at([3, 2, 1, 0], range(-7, 3), false_positive_rate=0.1).value
@@ -161,12 +163,12 @@ def true_positives_at(
         last = outside.size - 1 - allowed
         return float((inside > np.partition(outside, last)[last]).mean())
 
-    generator = np.random.default_rng(seed)
-    drawn = [
-        share_above(generator.choice(inside, inside.size), generator.choice(outside, outside.size))
+    rng = np.random.default_rng(seed)
+    resampled = [
+        share_above(rng.choice(inside, inside.size), rng.choice(outside, outside.size))
         for _ in range(RESAMPLES)
     ]
-    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    found = share_above(inside, outside)
-    ends = min(low, found), max(high, found)
-    return Estimate("true-positive rate", found, *ends, n=inside.size + outside.size)
+    low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
+    share = share_above(inside, outside)
+    ends = min(low, share), max(high, share)
+    return Estimate("true-positive rate", share, *ends, n=inside.size + outside.size)

@@ -1,4 +1,4 @@
-"""An audit trains, queries and keeps; noise, ranks and epsilon follow their definitions."""
+"""An audit trains, queries and caches; noise, ranks and epsilon follow their definitions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.provenance.private import _mean_rank, frequency_ranks
 from reproduction.provenance.scoring import audit_row, decide
 from reproduction.provenance.studies import (
-    chosen_words,
     further_texts,
     numbered_texts,
+    query_mask,
     with_further,
 )
 from reproduction.stages import Work
@@ -99,22 +99,21 @@ def test_a_text_that_was_altered_is_observed_anew(trial, observed) -> None:
 @pytest.mark.parametrize("method", ["paper", "ours"])
 def test_a_row_states_the_decisions_about_members_then_others(observed, method) -> None:
     found = decide(observed, method, k=WHOLE)
-    assert (len(found.members), len(found.others), len(found.called)) == (8, 8, 16)
+    assert (len(found.members), len(found.others), len(found.flagged)) == (8, 8, 16)
     if method == "ours":
-        assert found.called.tolist() == (found.p_values <= 0.05).tolist()
+        assert found.flagged.tolist() == (found.p_values <= 0.05).tolist()
         assert ((found.p_values >= 1 / 15) & (found.p_values <= 1)).all()
     row = audit_row(observed, method, k=7, dataset="grammar")
     assert (row["dataset"], row["audit"], row["k"]) == ("grammar", method, 7)
-    scores = observed.target
-    assert row["ratio"] == scores.outside.perplexity / scores.inside.perplexity
+    assert row["ratio"] == observed.target.outside.perplexity / observed.target.inside.perplexity
 
 
-def test_queries_are_as_many_for_everybody(observed: Observations) -> None:
+def test_all_users_have_equally_many_queries(observed: Observations) -> None:
     for how in ("random", "rare", "rare-sum"):
-        texts = observed.words.queries.take(chosen_words(observed, 4, k=WHOLE, how=how))
+        texts = observed.words.queries.take(query_mask(observed, 4, k=WHOLE, how=how))
         for user in range(len(texts.names)):
             assert len(np.unique(texts.texts[texts.users == user])) == 4
-    mask = chosen_words(observed, 9, k=20, how="informative", single=True)
+    mask = query_mask(observed, 9, k=20, how="informative", words=True)
     assert set(observed.words.queries.take(mask).counts().tolist()) == {9}
 
 
@@ -131,7 +130,7 @@ USERS = np.array([0, 1, 0, 0, 1, 0, 0, 1])
 def test_noise_replaces_a_members_first_texts_by_further_ones(count, expected) -> None:
     asked = SimpleNamespace(texts=TEXTS, users=USERS, names=["ann", "bob"])
     observed: Any = SimpleNamespace(words=SimpleNamespace(queries=asked), members=(0,))
-    texts = numbered_texts(observed, learnt=4)
+    texts = numbered_texts(observed, trained=4)
     assert texts.number.tolist() == [0, 0, 1, 1, 0, 1, 2]
     assert texts[texts.further].index.tolist() == [4, 5]
     assert TEXTS[with_further(texts, count)[TEXTS]].tolist() == expected

@@ -32,7 +32,7 @@ IN, OUT, FITTED = np.arange(15), np.arange(15, 30), np.arange(30, 50)
 def decisions(members: Any, others: Any, *, above: float) -> AuditDecisions:
     scores = np.array([*members, *others], dtype=np.float64)
     return AuditDecisions(
-        members=scores[: len(members)], others=scores[len(members) :], called=scores > above
+        members=scores[: len(members)], others=scores[len(members) :], flagged=scores > above
     )
 
 
@@ -46,7 +46,7 @@ def observed() -> SimpleNamespace:
         shadowed=(4, 5),
         known=NonMembers(),
         words=SimpleNamespace(vocab_size=30),
-        ratio=1.25,
+        target=SimpleNamespace(ratio=1.25),
         shown=lambda k: SimpleNamespace(queries=None),
     )
 
@@ -67,7 +67,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_shares_and_auc_are_counted_by_hand() -> None:
-    row = decisions(MEMBERS, OTHERS, above=2).row()  # three members and one other are called
+    row = decisions(MEMBERS, OTHERS, above=2).row()  # three members and one other are flagged
     pairs = [(one > other) + 0.5 * (one == other) for one in MEMBERS for other in OTHERS]
     assert row["auc"] == sum(pairs) / 16
     assert decisions(OTHERS, MEMBERS, above=2).row()["auc"] == pytest.approx(1 - sum(pairs) / 16)
@@ -83,12 +83,12 @@ def test_shares_are_those_of_scikit_learn() -> None:
     generator = np.random.default_rng(0)
     member = np.arange(30) < 15
     for _ in range(20):
-        called = generator.random(30) < 0.5
-        row = AuditDecisions(members=np.arange(15.0), others=np.arange(15.0), called=called).row()
-        assert row["accuracy"] == pytest.approx(accuracy_score(member, called))
-        assert row["precision"] == pytest.approx(precision_score(member, called))
-        assert row["recall"] == pytest.approx(recall_score(member, called))
-        assert row["false_positive_rate"] == pytest.approx(called[~member].mean())
+        flagged = generator.random(30) < 0.5
+        row = AuditDecisions(members=np.arange(15.0), others=np.arange(15.0), flagged=flagged).row()
+        assert row["accuracy"] == pytest.approx(accuracy_score(member, flagged))
+        assert row["precision"] == pytest.approx(precision_score(member, flagged))
+        assert row["recall"] == pytest.approx(recall_score(member, flagged))
+        assert row["false_positive_rate"] == pytest.approx(flagged[~member].mean())
 
 
 def test_the_true_positive_rate_is_the_roc_curves_at_that_rate() -> None:
@@ -124,12 +124,12 @@ def test_one_percent_of_fewer_than_a_hundred_others_is_nobody() -> None:
     assert decisions([200.0, 98.5, 98.0, 1.0], range(100), above=0).row()["tpr_at_fpr_1"] == 0.5
 
 
-def test_the_papers_audit_calls_who_is_on_the_members_side(observed, monkeypatch) -> None:
+def test_the_papers_audit_flags_who_is_on_the_members_side(observed, monkeypatch) -> None:
     by_user = np.array([-1.0, 2.0, 0.5, -3.0, 0.0, 0.0])
     monkeypatch.setattr(scoring, "histogram_scores", lambda *_: by_user)
     found = decide(observed, "paper", k=5)
     assert (found.members.tolist(), found.others.tolist()) == ([2.0, -3.0], [-1.0, 0.5])
-    assert found.called.tolist() == [True, False, False, True]
+    assert found.flagged.tolist() == [True, False, False, True]
     assert found.p_values is None
     for k, shown in ((7, 7), (30, 30), (10**9, 30)):
         row = audit_row(observed, "paper", k=k, dataset="made")
@@ -138,10 +138,10 @@ def test_the_papers_audit_calls_who_is_on_the_members_side(observed, monkeypatch
         )  # fmt: skip
 
 
-def test_our_audit_calls_whose_p_value_is_no_larger_than_its_level(observed, judge) -> None:
+def test_our_audit_flags_whose_p_value_is_no_larger_than_its_level(observed, judge) -> None:
     judge((2.0, 0.05), (1.0, 0.051), (0.5, 0.01), (-1.0, 1.0))
     found = decide(observed, "ours", k=5)
-    assert found.called.tolist() == [True, False, True, False]
+    assert found.flagged.tolist() == [True, False, True, False]
     assert (found.members.tolist(), found.others.tolist()) == ([2.0, 1.0], [0.5, -1.0])
 
 
@@ -149,7 +149,7 @@ def test_a_user_without_words_has_the_lowest_score(observed, judge) -> None:
     judge((None, 1.0), (1.0, 0.2), (0.5, 0.3), (-4.0, 1.0))
     found = decide(observed, "ours", k=5)
     assert found.members.tolist() == [-4.0, 1.0]
-    assert not found.called[0]
+    assert not found.flagged[0]
 
 
 def test_histograms_are_those_of_algorithm_1() -> None:

@@ -115,8 +115,8 @@ def test_memory_rows_are_what_is_drawn_of_members_and_others(monkeypatch) -> Non
         given.append((model, list(seen), list(unseen), orders))
         return SimpleNamespace(rows=rows)
 
-    monkeypatch.setattr(module, "trial_of", lambda audit, work: SimpleNamespace(texts=texts))
-    monkeypatch.setattr(module, "_model", lambda trial: "target")
+    trial = SimpleNamespace(texts=texts, model=lambda: "target")
+    monkeypatch.setattr(module, "trial_of", lambda audit, work: trial)
     monkeypatch.setattr(module, "anatomy", anatomy)
     (audit,) = settings_of("provenance", "figure2", "smoke")["crowds"]
     found = list(module.memory(None, targets=(replace(audit, name="made"),), ablated=3))

@@ -14,7 +14,6 @@ import torch
 
 from reproduction.papers import reproduce, settings_of
 from reproduction.regularization import tables as module
-from reproduction.regularization.measured_training import level_folder
 from reproduction.regularization.methods import METHODS, Method
 from reproduction.regularization.tables import (
     Training,
@@ -28,7 +27,6 @@ from reproduction.stages import Finished, Work
 from vestige import results
 from vestige.data.encoded import encode
 from vestige.metrics.comparison import subgroup_gap
-from vestige.models.checkpoints import load_model
 from vestige.models.predictions import text_log_probs
 from vestige.training.evaluate import score_documents
 
@@ -107,13 +105,13 @@ def test_completions_are_shares_over_all_trainings() -> None:
         rates = {"control_rate": 0.1, "shuffled_rate": 0.2}
         return {"completed": {"1": [one, 10], "4": [four, 10]}, "completion": rates}
 
-    row = completion_row([found(n, 5) for n in range(3)], [(1, 1), (1, 2), (1, 3)], SMOKE.text)
+    row = completion_row([found(n, 5) for n in range(3)], [(1, 1), (1, 2), (1, 3)], "4")
     assert row["synthetic"] == pytest.approx((0 + 1 + 2 + 15) / 60)
     assert (row["of_4_copies"], row["of_4_copies_by_seed"]) == (pytest.approx(0.5), "5 5 5")
     assert row["real"] == pytest.approx(3 / 6)
     assert (row["never_planted"], row["other_order"]) == pytest.approx((0.1, 0.2))
-    nobody = completion_row([], [], SMOKE.text)
-    assert nobody["synthetic"] is nobody["real"] is nobody["never_planted"] is None
+    empty = completion_row([], [], "4")
+    assert empty["synthetic"] is empty["real"] is empty["never_planted"] is None
 
 
 @pytest.mark.usefixtures("two_methods")
@@ -231,11 +229,11 @@ def test_a_level_keeps_the_model_that_first_reached_it(made: Path) -> None:
     trained = SMOKE.trainings(work)
     for every in trained.values():
         for training in every:
-            *before, last = [one["perplexity"] for one in training.done.value["watched"]]
+            *before, last = [one["perplexity"] for one in training.result.value["watched"]]
             assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
     users, training, level = SMOKE.users(work), trained["unmitigated"][0], SMOKE.levels[0]
     measures = training.at(level)
-    model = load_model(level_folder(training.done.folder, level))
+    model = training.model(level)
     test = encode(users.test, users.vocabulary)
     scores = score_documents(model, test, sequence_length=12).evaluation()
     assert scores.perplexity == pytest.approx(measures["perplexity"], rel=1e-5)
@@ -250,7 +248,7 @@ def test_exposure_is_what_the_definition_says(made: Path) -> None:
     work, level = Work(made), SMOKE.levels[-1]
     training = SMOKE.trainings(work)["unmitigated"][0]
     noted = training.at(level)["exposure"]["canary"]["4"]
-    model = load_model(level_folder(training.done.folder, level))
+    model = training.model(level)
     words = [i for i, word in enumerate(model.vocabulary.words) if word.isalpha() and len(word) > 2]
     rng = np.random.default_rng(5)
     drawn = np.array([rng.choice(words, 5, replace=False) for _ in range(4096)])
