@@ -36,11 +36,9 @@ from vestige.data.encoded import EncodedCorpus, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import Evaluation
 from vestige.training.presets import Preset, preset, preset_of
 from vestige.training.shadow_jobs import (
-    ShadowConfig,
     ShadowJob,
     ShadowPlan,
     Task,
@@ -74,24 +72,27 @@ class Audit:
     other_epochs: int | None = None
 
     @property
-    def model(self) -> ShadowConfig:
-        """The target's shape, and the shadows'."""
-        shape: ShadowConfig = preset_for(self.text.task).model
-        return shape
+    def target_plan(self) -> ShadowPlan:
+        """The model and training of the target."""
+        default = preset_for(self.text.task)
+        training = replace(
+            default.training, epochs=self.epochs, keep="last", precision=self.precision
+        )
+        return ShadowPlan(
+            seed=0, count=1, task=self.text.task, models=(default.model,), training=training
+        )
 
     @property
-    def training(self) -> TrainingConfig:
-        """The target's training."""
-        default = preset_for(self.text.task).training
-        return replace(default, epochs=self.epochs, keep="last", precision=self.precision)
-
-    @property
-    def other(self) -> TrainingConfig | None:
-        """The training of shadows of other shapes."""
+    def shadow_plan(self) -> ShadowPlan:
+        """The models and trainings of the shadows."""
+        plan = replace(self.target_plan, seed=1, count=self.shadows)
         if self.other_epochs is None:
-            return None
+            return plan
         sgd: Any = {"optimizer": "sgd", "learning_rate": 0.1, "momentum": 0.9}
-        return replace(self.training, epochs=self.other_epochs, **sgd)
+        training = replace(plan.training, epochs=self.other_epochs, **sgd)
+        ten = other_shapes(seed=1, task=self.text.task, training=training)
+        step = max(1, len(ten.models) // self.shadows)
+        return replace(ten, count=self.shadows, models=ten.models[::step])
 
 
 def preset_for(task: Task) -> Preset[Any]:
@@ -176,19 +177,8 @@ class AuditTrial:
     @cached_property
     def target_job(self) -> ShadowJob:
         """The training of the target."""
-        (job,) = self._jobs(self._plan(seed=0, count=1), self.texts.audited)
+        (job,) = self._jobs(self.audit.target_plan, self.texts.audited)
         return replace(job, members=self.texts.members, training=replace(job.training, seed=0))
-
-    @cached_property
-    def shadow_jobs(self) -> list[ShadowJob]:
-        """The trainings of the shadows."""
-        audit = self.audit
-        plan = self._plan(seed=1, count=audit.shadows)
-        if audit.other is not None:
-            ten = other_shapes(seed=1, task=audit.text.task, training=audit.other)
-            step = max(1, len(ten.models) // audit.shadows)
-            plan = replace(ten, count=audit.shadows, models=ten.models[::step])
-        return self._jobs(plan, self.non_members[0])
 
     @property
     def target(self) -> Target:
@@ -222,7 +212,7 @@ class AuditTrial:
             for corpus in (audited, reference, compared, more)
             if corpus is not None
         ]
-        jobs = [self.target_job, *self.shadow_jobs]
+        jobs = [self.target_job, *self._jobs(self.audit.shadow_plan, reference)]
         _, *shadows = train_shadows(jobs, map_fn=self.work.map_fn, say=self.work.monitor.log)
         target = target or self.target
         target_ranks = self._ranks(parts, target.weights)
@@ -253,16 +243,6 @@ class AuditTrial:
                 compared=tuple(index[name] for name in sorted(set(compared.users or ()))),
             ),
             target=target,
-        )
-
-    def _plan(self, *, seed: int, count: int) -> ShadowPlan:
-        audit = self.audit
-        return ShadowPlan(
-            seed=seed,
-            count=count,
-            task=audit.text.task,
-            models=(audit.model,),
-            training=audit.training,
         )
 
     def _jobs(self, plan: ShadowPlan, corpus: Corpus) -> list[ShadowJob]:

@@ -17,7 +17,7 @@ import vl_convert
 from reproduction.papers import Row, Rows, paper_numbers, table
 from reproduction.stages import Call, Work
 from reproduction.tables import cell
-from reproduction.updates.exposures import DIFFERENTIAL, exposures, gains, token_profile
+from reproduction.updates.exposures import DIFFERENTIAL, exposures, gains
 from reproduction.updates.snapshots import (
     Material,
     Planting,
@@ -150,11 +150,18 @@ def figure1(work: Work, planting: Planting) -> Iterator[Row]:
     material = prepare(planting.setting, work)
     for copies in planting.copies:
         _, canaries = material.with_copies(planting, copies, seed=copies)
-        models = load_pair(*work.all(train_pair(planting, material, copies)))
+        pair = Pair.of(*load_pair(*work.all(train_pair(planting, material, copies))), DIFFERENTIAL)
         for canary in canaries:
             if canary.planted and canary.pattern in FIGURE1_PATTERNS:
-                for row in token_profile(*models, canary):
-                    yield {"dataset": planting.setting.dataset, **row}
+                for position, gain in enumerate(gains(pair, canary.ids)):
+                    yield {
+                        "dataset": planting.setting.dataset,
+                        "pattern": canary.pattern,
+                        "copies": canary.copies,
+                        "position": position + 1,
+                        "piece": material.vocabulary.piece(canary.ids[position]),
+                        "gain": gain,
+                    }
 
 
 @table("updates", "table2")

@@ -62,20 +62,6 @@ def gains(pair: Pair, tokens: Sequence[int]) -> list[float]:
     return list(pair.token_gains([tuple(tokens)], context=())[0])
 
 
-@torch.no_grad()
-def token_profile(before: LanguageModel, after: LanguageModel, canary: Canary) -> Iterator[Row]:
-    """One row per token of a canary: its gain, given the true words before it."""
-    pair = Pair.of(before, after, DIFFERENTIAL)
-    for position, gain in enumerate(gains(pair, canary.ids)):
-        yield {
-            "pattern": canary.pattern,
-            "copies": canary.copies,
-            "position": position + 1,
-            "piece": before.vocabulary.piece(canary.ids[position]),
-            "gain": gain,
-        }
-
-
 def _exact_ranks(before: LanguageModel, after: LanguageModel, canary: Canary, budget: int) -> Row:
     phrase, prefix = (
         rank_of_phrase(before, after, tokens, budget=budget).summary

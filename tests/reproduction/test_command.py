@@ -1,8 +1,6 @@
 """The command: it finds the paper, prints and records, resumes, and leaves nothing of a failure."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +9,7 @@ from reproduction.__main__ import run
 from reproduction.reproduce import reproduce
 from vestige import results
 from vestige.cli import app
-from vestige.errors import DataError, RunError
+from vestige.errors import DataError
 
 
 @pytest.mark.slow
@@ -104,17 +102,3 @@ def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
     assert len(found.rows) == 9
     assert len(calls) == 5  # the first model, of two epochs, is not trained again
     assert sum("train_planted" in line for line in listener.lines) == 1
-
-
-def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
-    holder = (
-        "import sys; from pathlib import Path; from vestige.data.writing import alone\n"
-        "with alone(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", holder, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(RunError, match="is in use by process"):
-            reproduce("nlu", out=tmp_path, table=["utility"])
-        other.communicate()

@@ -13,7 +13,6 @@ from reproduction.provenance.audited_texts import (
     read_audited,
     read_other_domain,
     read_users_texts,
-    vocabulary_of,
 )
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
@@ -69,22 +68,6 @@ def test_only_pairs_have_a_vocabulary_of_sources() -> None:
     read = read_audited(PAIRS, None)
     assert read.source_vocabulary is not None
     assert set(read.source_vocabulary.words) == set(read.vocabulary.words)  # only turned around
-
-
-def test_a_vocabulary_is_no_larger_than_asked_for() -> None:
-    assert len(read_audited(MADE, None).vocabulary) == 90
-
-
-def test_a_vocabulary_is_of_the_commonest_words_in_lower_case() -> None:
-    corpus = Corpus.from_texts(["Tea tea TEA, milk milk", "milk Tea water"])
-    words = vocabulary_of(corpus, 4).words
-    assert {"tea", "milk"} <= set(words)
-    assert not {"Tea", "TEA", "water"} & set(words)
-
-
-def test_too_few_people_are_told_of() -> None:
-    with pytest.raises(DataError, match="groups of 51, 7, 20, 14 users need 92; there are 60"):
-        read_audited(replace(MADE, members=51), None)
 
 
 def test_an_unknown_corpus_is_refused_with_those_there_are() -> None:

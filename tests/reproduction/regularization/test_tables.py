@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,6 @@ from reproduction.stages import Finished, Work
 from vestige import results
 from vestige.data.encoded import encode
 from vestige.metrics.comparison import subgroup_gap
-from vestige.models.predictions import text_log_probs
 from vestige.training.evaluate import score_documents
 
 PLAIN, OTHER = (
@@ -240,27 +238,3 @@ def test_a_level_keeps_the_model_that_first_reached_it(made: Path) -> None:
     assert sum(measures["loss"]) / sum(measures["tokens"]) == pytest.approx(
         np.log(scores.perplexity), rel=1e-5
     )
-
-
-@pytest.mark.slow
-def test_exposure_is_what_the_definition_says(made: Path) -> None:
-    """Recounted for the canaries of four copies, with references drawn anew."""
-    work, level = Work(made), SMOKE.levels[-1]
-    training = SMOKE.trainings(work)["unmitigated"][0]
-    noted = training.at(level)["exposure"]["canary"]["4"]
-    model = training.model(level)
-    words = [i for i, word in enumerate(model.vocabulary.words) if word.isalpha() and len(word) > 2]
-    rng = np.random.default_rng(5)
-    drawn = np.array([rng.choice(words, 5, replace=False) for _ in range(4096)])
-    against = np.sort(-text_log_probs(model, drawn.tolist()))
-    canaries = [list(c.ids) for c in SMOKE.users(work).canaries if c.copies == 4]
-    ranks = 1 + np.searchsorted(against, -text_log_probs(model, canaries), side="right")
-    assert noted == pytest.approx(fmean(12 - np.log2(ranks)), abs=0.25)
-
-
-@pytest.mark.slow
-def test_a_second_call_trains_nothing(made: Path) -> None:
-    before = {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
-    tables = reproduce("regularization", "smoke", made)
-    assert [table.name for table in tables] == NAMES
-    assert {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")} == before

@@ -53,9 +53,3 @@ def test_too_few_users_or_no_corpus_are_refused(tmp_path: Path) -> None:
         read_users(reddit, None)
     with pytest.raises((DataError, OSError), match="reddit_college"):
         read_users(reddit, tmp_path)
-
-
-def test_documents_have_the_length_asked_for() -> None:
-    text = replace(SMOKE.text, users=2, fewest=1, shortest=6, longest=6)
-    read = read_users(text, None)
-    assert {len(line.split()) for line in [*read.original, *read.test]} == {6}

@@ -6,7 +6,6 @@ import pytest
 
 from reproduction.stages import Work
 from reproduction.updates.added_text import (
-    SEARCHES,
     added_text,
     best_of,
     best_phrases,
@@ -80,11 +79,6 @@ def test_each_model_has_its_sentence() -> None:
     remark = on_topic_counts([*rows("ours", "group", (True, 1, 1.0)), *other])
     assert "hockey, rnn: group 1 of 1" in remark
     assert "hockey, transformer: group 0 of 1" in remark
-
-
-def test_searches_are_the_papers_and_ours() -> None:
-    assert set(SEARCHES) == {"group", "vanilla", "group, smoothed", "seed and extend"}
-    assert {score for _, score in SEARCHES.values()} == {"relative", "smoothed"}
 
 
 def test_a_text_is_added_whole_or_in_a_random_part() -> None:
