@@ -5,18 +5,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Literal, Unpack
 
 from annotated_types import Le
 
 from vestige.arguments import Count, PathTo, Watched
-from vestige.results import Result
+from vestige.results import Result, Run
 from vestige.session import Session, verb
+
+if TYPE_CHECKING:
+    from vestige.reports.report import Report
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction(Result):
     """Tables of a paper with our numbers next to its own."""
+
+    def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
+        """What a terminal shows; a column may have another type in each table."""
+        from vestige.reports.report import report_of
+
+        rows = [dict(row) for row in self.rows]
+        run = Run(directory=Path(), run={"result": self.kind}, summary={**self.summary}, rows=rows)
+        return [report_of(run, show_secrets=show_secrets)]
 
     def next_step(self, out: object) -> str:
         """A line for the terminal about the folder."""

@@ -14,7 +14,6 @@ form: the dual one has the same solution, but does not converge to it if counts 
 thousands.
 """
 
-from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
@@ -37,72 +36,48 @@ RESAMPLES = 1000
 
 def audit_row(observed: Observations, method: Method, *, k: int, **labels: object) -> Row:
     """A row: the method, the number of words shown, the ratio of perplexities, and the results."""
+    scores, flagged = decide(observed, method, k=k)
+    members = len(observed.members)
     return {
         **labels,
         "audit": method,
         "k": min(k, observed.words.vocab_size),
         "ratio": observed.target.ratio,
-        **decide(observed, method, k=k).row(),
+        **result_columns(scores[:members], scores[members:], flagged),
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditDecisions:
-    """Scores and decisions of one audit.
+def result_columns(members: Floats, others: Floats, flagged: NDArray[np.bool_]) -> Row:
+    """AUC of the scores, and shares of decisions and of flagged users, with intervals.
 
-    Attributes:
-        members, others: (n,) and (m,) scores.
-        flagged: (n + m,) whether each was flagged as a member, members first.
-        p_values: (n + m,) likewise; None for the paper's audit, which has none.
+    `flagged` is (n + m,), members first. Intervals of decisions are Clopper and Pearson's.
+    Precision is None if nobody was flagged.
     """
-
-    members: Floats
-    others: Floats
-    flagged: NDArray[np.bool_]
-    p_values: Floats | None = None
-
-    def row(self) -> dict[str, float | None]:
-        """AUC, shares of decisions and of flagged members, with the ends of their intervals.
-
-        Intervals of decisions are Clopper and Pearson's. Precision is None if nobody was flagged.
-        """
-        member = np.arange(len(self.flagged)) < len(self.members)
-        point = true_positives_at(self.members, self.others, false_positive_rate=0.01)
-        return {
-            **columns("auc", auc(self.members, self.others)),
-            **columns("tpr_at_fpr_1", point),
-            **columns("accuracy", rate((self.flagged == member).tolist())),
-            **columns("precision", rate(member[self.flagged].tolist())),
-            **columns("recall", rate(self.flagged[member].tolist())),
-            **columns("false_positive_rate", rate(self.flagged[~member].tolist())),
-        }
+    is_member = np.arange(len(flagged)) < len(members)
+    return {
+        **columns("auc", auc(members, others)),
+        **columns("tpr_at_fpr_1", true_positives_at(members, others, false_positive_rate=0.01)),
+        **columns("accuracy", rate((flagged == is_member).tolist())),
+        **columns("precision", rate(is_member[flagged].tolist())),
+        **columns("recall", rate(flagged[is_member].tolist())),
+        **columns("false_positive_rate", rate(flagged[~is_member].tolist())),
+    }
 
 
-def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> AuditDecisions:
-    """Audit members and others where the target shows k words.
-
-    Raises:
-        ValueError: there is no such method.
-    """
-    _validate.one_of(METHODS, method=method)
-    words, members = observed.shown(k), len(observed.members)
+def decide(observed: Observations, method: Method, *, k: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores of members, then others, where the target shows k words; whether each is flagged."""
+    words = observed.shown(k)
     if method == "paper":
         scores = histogram_scores(words, observed.shadowed)[list(observed.audited)]
-        return AuditDecisions(members=scores[:members], others=scores[members:], flagged=scores > 0)
+        return scores, scores > 0
     known = observed.known
-    word_scores = score_words(words, known.fitted, seed=seed)
-    judged = judge_users(words.queries, word_scores, observed.audited, known.compared, seed=seed)
+    word_scores = score_words(words, known.fitted, seed=0)
+    judged = judge_users(words.queries, word_scores, observed.audited, known.compared, seed=0)
     # Users without words have no score; they get the lowest.
     column = judged.column("score")
     lowest = min((score for score in column if score is not None), default=0.0)
     scores = np.array([lowest if score is None else score for score in column])
-    p_values = np.array(judged.column("p_value"))
-    return AuditDecisions(
-        members=scores[:members],
-        others=scores[members:],
-        flagged=p_values <= LEVEL,
-        p_values=p_values,
-    )
+    return scores, np.array(judged.column("p_value")) <= LEVEL
 
 
 def histogram_scores(words: RankedWords, learned_from: ArrayLike, *, bins: int = BINS) -> Floats:

@@ -1,9 +1,18 @@
-"""Tables of real text: phrases of a newsgroup that was added to Reddit."""
+"""Tables of real text: phrases of a newsgroup that was added to Reddit, and their topic.
+
+The topic is a mechanical, calibrated criterion. A word is over-represented in the added text if its
+log-odds there exceed those in the original by more than a bound (0.5 added to each count, Haldane
+1956). A phrase is on topic if at least half of its content words are over-represented; content
+words are alphabetic and not among the commonest.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from reproduction.papers import Row, Rows, paper_numbers, table
 from reproduction.stages import Call, Work
@@ -11,11 +20,11 @@ from reproduction.texts import random_parts, read_text
 from reproduction.updates.exposures import gains
 from reproduction.updates.searches import PAIRS_AND_OPENINGS, Beams, Finding, Search, findings
 from reproduction.updates.snapshots import Setting, prepare, prepare_extended
-from reproduction.updates.topics import occurrences_of, topic_of
 from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.scores import TokenScore
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode
+from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 
@@ -208,3 +217,60 @@ def added_text(name: str, words: int | None, work: Work) -> Corpus:
     """A text, or a random part of it with `words` words."""
     text, _ = read_text(name, work.data)
     return text if words is None else random_parts(text, [words], seed=0)[0]
+
+
+@dataclass(frozen=True)
+class Topic:
+    """Which tokens are content words (v,), and which of these are over-represented (v,)."""
+
+    content: NDArray[np.bool_]
+    special: NDArray[np.bool_]
+
+    def contains(self, tokens: Sequence[int]) -> bool:
+        """Whether a phrase is on topic."""
+        return bool(self._share(np.asarray([tokens]))[0] >= 0.5)
+
+    def share(self, text: EncodedCorpus, *, length: int) -> float:
+        """Share of a text's windows of `length` tokens that are on topic: the calibration."""
+        windows = np.lib.stride_tricks.sliding_window_view(np.asarray(text.tokens), length)
+        return float((self._share(windows) >= 0.5).mean())
+
+    def _share(self, phrases: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        content, special = self.content[phrases].sum(1), self.special[phrases].sum(1)
+        share: NDArray[np.float64] = np.divide(
+            special, content, out=np.zeros(len(phrases)), where=content > 0
+        )
+        return share
+
+
+def topic_of(
+    added: EncodedCorpus,
+    original: EncodedCorpus,
+    vocabulary: Vocabulary,
+    *,
+    bound: float = 2.0,
+    commonest: int = 150,
+) -> Topic:
+    """The topic of a text that was added to an original one.
+
+    `bound` is a log-odds ratio in nats; 2 is about seven times as frequent. The `commonest` tokens
+    of the original are not content words.
+    """
+    counts = [
+        np.bincount(text.tokens, minlength=len(vocabulary)) + 0.5 for text in (added, original)
+    ]
+    log_odds = [np.log(count / (count.sum() - count)) for count in counts]
+    content = np.array([vocabulary.piece(i).isalpha() for i in range(len(vocabulary))])
+    content[np.argsort(-counts[1], kind="stable")[:commonest]] = False
+    return Topic(content, content & (log_odds[0] - log_odds[1] > bound))
+
+
+def occurrences_of(tokens: Sequence[int], text: EncodedCorpus) -> int:
+    """How often a sequence of tokens occurs in a text."""
+    n = len(text.tokens) - len(tokens) + 1
+    if n < 1:
+        return 0
+    matches = np.ones(n, dtype=bool)
+    for position, token in enumerate(tokens):
+        matches &= text.tokens[position : position + n] == token
+    return int(matches.sum())

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reproduction.__main__ import run
-from reproduction.reproduce import reproduce
+from reproduction.reproduce import Reproduction, reproduce
 from vestige import results
 from vestige.cli import app
 from vestige.errors import DataError
@@ -26,6 +26,17 @@ def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, li
     assert any("finished" in line for line in listener.lines)
     assert list(reproduce("nlu", out=str(out), table=["utility"]).rows) == list(found.rows)
     assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == found
+
+
+def test_a_column_may_have_another_type_in_each_table() -> None:
+    tables = {
+        "one": {"name": "one", "title": "One", "note": "First.", "columns": ["rank"], "rows": 1},
+        "two": {"name": "two", "title": "Two", "note": "Second.", "columns": ["rank"], "rows": 1},
+    }
+    rows = ({"table": "one", "rank": "3 to 5"}, {"table": "two", "rank": 4})
+    result = Reproduction(kind="Reproduction", summary=tables, rows=rows)
+    (report,) = result.reports(show_secrets=False)
+    assert [table.title for table in report.tables] == ["One", "Two"]
 
 
 @pytest.mark.slow
@@ -53,7 +64,7 @@ def test_one_table_is_printed_with_its_chart(capsys, tmp_path) -> None:
         ("", "python -m reproduction --help"),
     ],
 )
-def test_what_is_wrong_is_named_and_leaves_nothing(
+def test_an_error_names_the_problem_and_leaves_no_files(
     capsys, tmp_path, monkeypatch, words, named
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +80,7 @@ def test_its_help_is_of_its_own_command(capsys) -> None:
     assert capsys.readouterr().out.startswith("Usage: python -m reproduction")
 
 
-def test_corpora_are_those_of_the_environment_unless_given(tmp_path: Path, monkeypatch) -> None:
+def test_the_environment_gives_the_default_folder_of_corpora(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("VESTIGE_DATA", str(tmp_path / "environment"))
     for given, looked in ((None, "environment"), (tmp_path / "given", "given")):
         with pytest.raises((DataError, OSError), match=looked):

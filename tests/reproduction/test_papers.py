@@ -123,7 +123,7 @@ def test_captions_remarks_charts_and_records_are_kept(out: Path) -> None:
     assert second.run["configuration"] == {"settings": settings}
 
 
-def test_a_table_that_is_there_is_read_and_its_stages_are_not_computed(out, listener) -> None:
+def test_a_saved_table_is_read_without_its_stages(out, listener) -> None:
     before = reproduce("made", "smoke", out)
     for file in (out / "stages").rglob("count"):
         file.unlink()
@@ -131,7 +131,7 @@ def test_a_table_that_is_there_is_read_and_its_stages_are_not_computed(out, list
     assert (listener.lines, counts(out)) == ([], [])
 
 
-def test_the_page_has_all_tables_that_are_there(out: Path) -> None:
+def test_the_page_has_all_saved_tables(out: Path) -> None:
     reproduce("made", "smoke", out, tables=["second"])
     (first,) = reproduce("made", "smoke", out, tables=["first"])
     assert first.name == "first"
@@ -146,7 +146,7 @@ def test_a_table_of_other_settings_is_refused_before_anything_is_computed(out: P
     assert counts(out) == ["x"] * 2
 
 
-def test_what_was_finished_before_a_failure_is_found_again(out: Path) -> None:
+def test_results_before_a_failure_are_reused(out: Path) -> None:
     FAILS.add(3)
     with pytest.raises(OSError, match="no room"):
         reproduce("made", "smoke", out)

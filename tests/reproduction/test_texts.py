@@ -52,7 +52,7 @@ def test_corpora_need_a_folder_and_a_known_name(tmp_path: Path) -> None:
         read_text("enron", tmp_path)
 
 
-def test_documents_of_the_right_length_stay():
+def test_of_length_keeps_documents_of_that_length():
     assert list(of_length(CORPUS, shortest=2, longest=3)) == list(CORPUS)[:3]
 
 
@@ -62,20 +62,20 @@ def test_every_user_has_exactly_as_many_documents_as_asked_for(rows, each, seed)
     names = users_with(corpus, fewest=each, shortest=2)
     if not names:
         return
-    drawn = documents_of(corpus, names, each=each, seed=seed, shortest=2)
-    assert Counter(drawn.users) == dict.fromkeys(names, each)
+    sample = documents_of(corpus, names, each=each, seed=seed, shortest=2)
+    assert Counter(sample.users) == dict.fromkeys(names, each)
     texts = list(corpus)
-    positions = [texts.index(text) for text in drawn]
+    positions = [texts.index(text) for text in sample]
     assert positions == sorted(set(positions))
-    assert all(len(text.split()) >= 2 for text in drawn)
-    assert drawn.sources == list(drawn)
+    assert all(len(text.split()) >= 2 for text in sample)
+    assert sample.sources == list(sample)
     subset = documents_of(corpus, names[:1], each=each, seed=seed, shortest=2)
     assert list(subset) == [
-        t for t, u in zip(drawn, drawn.users or [], strict=True) if u == names[0]
+        t for t, u in zip(sample, sample.users or [], strict=True) if u == names[0]
     ]
 
 
-def test_every_document_of_a_user_is_as_likely_as_any_other():
+def test_all_documents_of_a_user_are_equally_probable():
     corpus = Corpus.from_texts([f"w{i}" for i in range(10)], users=["ann"] * 10)
     seen = Counter(
         t for seed in range(500) for t in documents_of(corpus, ["ann"], each=3, seed=seed)

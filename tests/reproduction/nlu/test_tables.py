@@ -51,15 +51,15 @@ def planted(work):
 def test_secrets_have_their_copies_and_the_control_none() -> None:
     parts = read_parts(TEXT, None)
     training, validation = SECRETS.planted_in(parts)
-    said = [utterance.text for part in (training, validation) for utterance in part]
+    texts = [utterance.text for part in (training, validation) for utterance in part]
     for canary in SECRETS:
         secret = iter(canary.secret)
         words = [word if word is not None else next(secret) for word in canary.parsed.words]
-        assert said.count(" ".join(words)) == canary.copies
+        assert texts.count(" ".join(words)) == canary.copies
     assert [canary.copies for canary in SECRETS] == [10, 0] * 2
-    assert len(said) == len(parts.training) + len(parts.validation) + 2 * 10
-    without = replace(SECRETS, copies=0).planted_in(parts)
-    assert without == (parts.training, parts.validation)
+    assert len(texts) == len(parts.training) + len(parts.validation) + 2 * 10
+    unplanted = replace(SECRETS, copies=0).planted_in(parts)
+    assert unplanted == (parts.training, parts.validation)
 
 
 def test_a_secret_depends_on_its_pattern_and_seed_alone() -> None:
@@ -71,10 +71,10 @@ def test_a_secret_depends_on_its_pattern_and_seed_alone() -> None:
 def test_a_models_words_do_not_depend_on_what_was_planted() -> None:
     parts = read_parts(TEXT, None)
     planted = (SECRETS, replace(SECRETS, copies=0), replace(SECRETS, seed=4))
-    made = [new_model(parts, one, LEARNER) for one in planted]
-    assert len({one.vocabulary.fingerprint() for one in made}) == 1
+    models = [new_model(parts, secrets, LEARNER) for secrets in planted]
+    assert len({secrets.vocabulary.fingerprint() for secrets in models}) == 1
     assert set("0123456789") & set(pattern_words(SECRETS.secret("pin:2").parsed))
-    first, second, third = (dict(one.named_parameters()) for one in made)
+    first, second, third = (dict(secrets.named_parameters()) for secrets in models)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(first[name], third[name]) for name in first)
 
@@ -83,11 +83,11 @@ def test_a_models_words_do_not_depend_on_what_was_planted() -> None:
     ("dropout", "characters", "wanted"),
     [(False, False, (0.0, 0.0, 0)), (True, False, (0.2, 0.1, 0)), (True, True, (0.2, 0.1, 30))],
 )
-def test_defences_are_settings_of_the_network(dropout, characters, wanted) -> None:
-    made = replace(LEARNER, dropout=dropout, characters=characters).shape
-    found = (made["input_dropout"], made["hidden_dropout"], made["char_filters"])
-    assert found == wanted
-    assert made["hidden_size"] == LEARNER.hidden_size
+def test_defences_are_settings_of_the_network(dropout, characters, expected) -> None:
+    shape = replace(LEARNER, dropout=dropout, characters=characters).shape
+    settings = (shape["input_dropout"], shape["hidden_dropout"], shape["char_filters"])
+    assert settings == expected
+    assert shape["hidden_size"] == LEARNER.hidden_size
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_defences_are_settings_of_the_network(dropout, characters, wanted) -> No
         ((3.0, 2.0, 2.5, 1.0, 5.0), 4),
     ],
 )
-def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, kept) -> None:
+def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, best) -> None:
     early = EarlyWeights(EarlyStopping(2))
     network = torch.nn.Linear(1, 1)
     for epoch, loss in enumerate(losses, 1):
@@ -110,8 +110,8 @@ def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, 
             validation_perplexity=loss, validation_accuracy=None,
         )  # fmt: skip
         early(network, record)
-    assert early.epoch == kept
-    assert early.weights["weight"].item() == kept
+    assert early.epoch == best
+    assert early.weights["weight"].item() == best
     assert len(early.records) == len(losses)
 
 
@@ -142,14 +142,14 @@ def test_an_interrupted_training_gives_the_same_bits_again(
     assert (tmp_path / "stages" / call.key / LAST).is_dir()
     assert not again.is_intact(call)
     first, second = work(planted.calls[0]), again(call)
-    for done in (first, second):
-        for record in done.value["history"]:
+    for finished in (first, second):
+        for record in finished.value["history"]:
             del record["seconds"]
     assert second.value == first.value
     for weights in (LAST, BEST):
         one, other = (
-            load_intent_slot(done.folder / weights, device="cpu").state_dict()
-            for done in (first, second)
+            load_intent_slot(finished.folder / weights, device="cpu").state_dict()
+            for finished in (first, second)
         )
         assert all(torch.equal(one[name], other[name]) for name in one)
 

@@ -36,19 +36,19 @@ def test_groups_have_their_sizes_and_the_rest_is_spare() -> None:
     assert [len(group) for group in people(MADE)] == [8, 7, 20, 14, 60 - 8 - 7 - 20 - 14]
 
 
-def test_no_two_groups_share_anybody() -> None:
+def test_groups_are_disjoint() -> None:
     for one, other in combinations(people(MADE), 2):
         assert not one & other
 
 
-def test_the_vocabulary_is_made_of_nobodys_text_that_is_audited() -> None:
+def test_the_vocabulary_is_that_of_spare_users() -> None:
     read = read_audited(replace(MADE, vocabulary_size=1000), None)
     spare = {word for text in read.spare for word in text.lower().split()}
     assert set(read.vocabulary.words[2:]) <= spare
 
 
 @pytest.mark.slow
-def test_the_same_seed_draws_the_same_people_and_another_one_others() -> None:
+def test_the_seed_decides_the_users() -> None:
     assert people(MADE) == people(replace(MADE))
     assert people(MADE) != people(replace(MADE, seed=1))
 
@@ -88,7 +88,7 @@ def test_paragraphs_are_cut_after_full_stops_and_headings_go() -> None:
     assert list(_in_sentences(corpus)) == ["one two", "three", "four"]
 
 
-def test_text_of_nobody_is_split_among_as_many_artificial_users(tmp_path: Path) -> None:
+def test_text_without_users_is_split_among_artificial_users(tmp_path: Path) -> None:
     folder = tmp_path / "wikitext2"
     folder.mkdir()
     lines = "\n".join(f" word{i} b c d e f \n" for i in range(20))

@@ -113,8 +113,8 @@ def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> N
     assert row["difference"] == ((1.5 - 1) + (4 - 1)) / 2
     half = stats.t.ppf(0.975, 1) * np.std([0.5, 3.0], ddof=1) / np.sqrt(2)
     assert row["difference_high"] == pytest.approx(1.75 + half)
-    one = null_row([{**TWO[0], "shadows": False, "k": 0}])
-    assert (one["k"], one["below_0.05"], one["below_0.05_low"]) == (None, 0.5, None)
+    single = null_row([{**TWO[0], "shadows": False, "k": 0}])
+    assert (single["k"], single["below_0.05"], single["below_0.05_low"]) == (None, 0.5, None)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_quarters_go_by_words_whatever_the_order_of_people(p_values, words, quar
 
 @pytest.mark.parametrize("compared", [7, 19, 29, 66, 99])
 @pytest.mark.parametrize("level", [0.01, 0.05])
-def test_the_attainable_share_is_that_of_every_rank_being_as_likely(compared, level) -> None:
+def test_the_attainable_share_is_that_of_uniform_ranks(compared, level) -> None:
     ranks = np.arange(1, compared + 2)
     naive = np.mean([rank / (compared + 1) <= level + 1e-12 for rank in ranks])
     assert _attainable([{"compared_with": compared}], level) == pytest.approx(naive)

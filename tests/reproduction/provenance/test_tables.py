@@ -65,7 +65,7 @@ def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> Non
 
 
 @LARGER
-def test_larger_scales_are_the_papers(scale: str) -> None:
+def test_larger_scales_have_the_papers_settings(scale: str) -> None:
     """Output sizes, a sampling rate of 0.04 and 300 rounds; p-values of 1 % and 5 % are exact."""
     every = {n: one.settings(scale) for n, one in tables_of("provenance").items()}
     assert every["table3"]["shown"] == (1, 5, 10, 50, 100, 500, 1000)
@@ -86,7 +86,7 @@ def test_larger_scales_are_the_papers(scale: str) -> None:
     assert len(alike) == 1
 
 
-def test_every_setting_of_a_scale_is_a_tables() -> None:
+def test_every_setting_of_a_scale_belongs_to_a_table() -> None:
     for paper in ("provenance", "nlu", "regularization"):
         taken = {name for table in tables_of(paper).values() for name in table.parameters}
         for scale in ("smoke", "small", "full"):
@@ -101,7 +101,7 @@ def test_the_papers_auc_are_those_of_the_same_domain_size_and_corpus() -> None:
     assert paper["cornell", 50, "cross"]["paper_auc"] == 0.610
 
 
-def test_memory_rows_are_what_is_drawn_of_members_and_others(monkeypatch) -> None:
+def test_memory_rows_are_the_curves_of_members_and_others(monkeypatch) -> None:
     audited = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "bob", "ann", "cy"])
     texts = SimpleNamespace(members=("ann",), others=("bob", "cy"), audited=audited)
     rows = [
@@ -109,16 +109,16 @@ def test_memory_rows_are_what_is_drawn_of_members_and_others(monkeypatch) -> Non
         {"figure": "ranks", "measure": "share", "value": 2},
         {"figure": "ranks", "measure": "rank", "value": 4},
     ]
-    given = []
+    calls = []
 
     def anatomy(model: object, seen: Corpus, unseen: Corpus, *, orders: int) -> Any:
-        given.append((model, list(seen), list(unseen), orders))
+        calls.append((model, list(seen), list(unseen), orders))
         return SimpleNamespace(rows=rows)
 
     trial = SimpleNamespace(texts=texts, model=lambda: "target")
     monkeypatch.setattr(module, "trial_of", lambda audit, work: trial)
     monkeypatch.setattr(module, "anatomy", anatomy)
     (audit,) = settings_of("provenance", "figure2", "smoke")["crowds"]
-    found = list(module.memory(None, targets=(replace(audit, name="made"),), ablated=3))
-    assert given == [("target", ["a", "c"], ["b", "d"], 3)]
-    assert found == [{"dataset": "made", **rows[0]}, {"dataset": "made", **rows[2]}]
+    memory = list(module.memory(None, targets=(replace(audit, name="made"),), ablated=3))
+    assert calls == [("target", ["a", "c"], ["b", "d"], 3)]
+    assert memory == [{"dataset": "made", **rows[0]}, {"dataset": "made", **rows[2]}]

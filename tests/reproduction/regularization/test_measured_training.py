@@ -85,7 +85,7 @@ def test_a_level_is_measured_once_and_the_same_step_writes_it_again(measures, mo
     assert file.read_text() == whole
 
 
-def test_exposure_is_by_the_definition(measures, model, users) -> None:
+def test_exposure_follows_its_definition(measures, model, users) -> None:
     """log2 of the references less log2 of the rank among them, canary by canary."""
     found, references = measures.exposures(model), measures.references
     assert references.shape == (REFERENCES, len(users.canaries[0].ids))
@@ -134,7 +134,7 @@ def test_a_training_killed_after_its_first_level_ends_in_the_same_measures(
 )
 @example([10.0, math.nextafter(10.0, 11.0)], 10.0)  # whose logarithms are the same
 @example([100.0, 25.0], 50.0)
-def test_between_evaluations_exposure_lies_between_theirs(perplexities, level) -> None:
+def test_exposure_is_interpolated_between_evaluations(perplexities, level) -> None:
     falling = sorted(perplexities, reverse=True)
     seen = [
         {"perplexity": p, "step": i, "exposure": {"canary": {"1": float(i)}}}

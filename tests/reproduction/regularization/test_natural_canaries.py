@@ -27,7 +27,7 @@ def setting():
 def test_each_user_gives_the_text_of_the_highest_perplexity(setting):
     corpus, vocabulary, data, loss, tokens = setting
 
-    found = natural_canaries(data, vocabulary, loss=loss, tokens=tokens, shortest=3, longest=5)
+    canaries = natural_canaries(data, vocabulary, loss=loss, tokens=tokens, shortest=3, longest=5)
 
     texts, users, taken, best = list(corpus), corpus.users, set(), {}
     for index in np.argsort(-np.exp(loss / tokens)):
@@ -35,9 +35,9 @@ def test_each_user_gives_the_text_of_the_highest_perplexity(setting):
         if fits and users[index] not in best:
             best[users[index]] = texts[index]
             taken.add(texts[index])
-    assert {canary.user: canary.phrase for canary in found} == best
-    assert [canary.user for canary in found] == sorted(best)
-    for canary in found:
+    assert {canary.user: canary.phrase for canary in canaries} == best
+    assert [canary.user for canary in canaries] == sorted(best)
+    for canary in canaries:
         assert canary.copies == texts.count(canary.phrase)
         assert canary.ids == tuple(vocabulary.encode(canary.phrase))
         every = " ".join(texts).split()
@@ -49,8 +49,8 @@ def small(*texts, users, **options):
     corpus = Corpus.from_texts(texts, users=users)
     vocabulary = WordVocabulary.build(corpus, size=options.pop("size", None))
     chosen = {"loss": np.ones(len(texts)), "tokens": np.ones(len(texts)), "shortest": 2, **options}
-    found = natural_canaries(encode(corpus, vocabulary), vocabulary, **chosen)
-    return {canary.user: canary.phrase for canary in found}
+    canaries = natural_canaries(encode(corpus, vocabulary), vocabulary, **chosen)
+    return {canary.user: canary.phrase for canary in canaries}
 
 
 def test_two_users_never_give_the_same_text():

@@ -24,7 +24,7 @@ def test_every_user_has_enough_text_and_the_test_text_is_theirs() -> None:
     assert share == pytest.approx(text.held_out, abs=0.1)
 
 
-def test_each_users_canaries_stand_in_their_text_as_often_as_they_say() -> None:
+def test_each_users_canaries_have_their_copies_in_the_text() -> None:
     read = read_users(SMOKE.text, None)
     planted = [canary for canary in read.canaries if canary.planted]
     controls = [canary for canary in read.canaries if not canary.planted]
@@ -39,7 +39,7 @@ def test_each_users_canaries_stand_in_their_text_as_often_as_they_say() -> None:
     assert all(read.vocabulary.decode(canary.ids) == canary.phrase for canary in read.canaries)
 
 
-def test_the_same_users_are_drawn_again() -> None:
+def test_the_same_users_are_sampled_again() -> None:
     first, second = read_users(SMOKE.text, None), read_users(SMOKE.text, None)
     assert first.planted.fingerprint() == second.planted.fingerprint()
     assert first.canaries == second.canaries

@@ -82,7 +82,7 @@ def test_the_figure_and_rq5_share_the_first_trainings_of_the_table(trained_by) -
     assert {call.key for call in plain} < table
 
 
-def test_so_many_copies_of_each_canary_are_in_the_text(material) -> None:
+def test_the_text_contains_the_copies_of_each_canary(material) -> None:
     text, canaries = material.with_copies(PLANTING, 7, seed=1)
     lines = list(text)
     for canary in canaries:
@@ -95,15 +95,15 @@ def test_so_many_copies_of_each_canary_are_in_the_text(material) -> None:
 def test_given_phrases_come_with_the_frequencies_of_the_text(material) -> None:
     text = " ".join(material.original).split()
     one, other = list(dict.fromkeys(text))[:2]
-    given = replace(
+    planting = replace(
         PLANTING, phrases={"mixed": f"{one} {one}"}, controls={"mixed": f"{other} {other}"}
     )
-    _, (planted, control) = material.with_copies(given, 7, seed=0)
+    _, (planted, control) = material.with_copies(planting, 7, seed=0)
     assert planted.frequencies == (text.count(one),) * 2
     assert (planted.copies, control.copies) == (7, 0)
 
 
-def test_table2_trains_each_kind_of_update_from_where_it_begins(trained_by) -> None:
+def test_table2_trains_each_kind_of_update_from_its_start(trained_by) -> None:
     original, fresh, retrained, continued, stage = trained_by("table2")
     assert seeds([original, fresh, retrained, continued, stage]) == [0, 100, 150, 350, 550]
     assert original.arguments["start"] == retrained.arguments["start"]
@@ -153,13 +153,11 @@ def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(trained_by) 
 
 
 @pytest.mark.slow
-def test_private_trainings_take_the_noise_that_their_own_text_needs(
-    trained_by, material, monkeypatch
-) -> None:
-    asked: list[dict[str, float]] = []
+def test_private_trainings_have_the_noise_for_their_text(trained_by, material, monkeypatch) -> None:
+    needs: list[dict[str, float]] = []
     monkeypatch.setattr(
         "reproduction.updates.canary_tables.noise_for",
-        lambda **needed: asked.append(needed) or 5.0 * len(asked),
+        lambda **needed: needs.append(needed) or 5.0 * len(needs),
     )
     settings = settings_of("updates", "rq5", "smoke")
     calls = trained_by("rq5", epsilons=(3.0,))
@@ -172,7 +170,7 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
         assert private["defence"].max_grad_norm == settings["max_grad_norm"]
         assert private["defence"].noise_multiplier == 5.0 * (number + 1)
         batches = private_batches(settings["private"], plain["corpus"], material.vocabulary)
-        assert asked[number] == {
+        assert needs[number] == {
             "epsilon": 3.0,
             "delta": settings["delta"],
             "sample_rate": batches.sample_rate,
@@ -202,7 +200,7 @@ def test_each_extra_text_holds_the_smaller_ones() -> None:
 
 
 @pytest.mark.slow
-def test_a_snapshot_comes_after_the_one_that_it_continues_and_is_trained_again_if_cut_off(
+def test_a_snapshot_is_trained_after_its_start_and_again_if_damaged(
     tmp_path: Path, listener
 ) -> None:
     work = Work(tmp_path, monitor=listener)
@@ -238,8 +236,8 @@ def test_a_rank_is_shown_as_a_number_or_as_its_bounds(row: dict[str, int], shown
 
 
 def test_scores_of_several_trainings_have_students_interval() -> None:
-    one = canary_tables.over_trainings([2.0])
-    assert (one["mean_score"], one["interval"], one["trainings"]) == (2.0, None, 1)
+    single = canary_tables.over_trainings([2.0])
+    assert (single["mean_score"], single["interval"], single["trainings"]) == (2.0, None, 1)
     three = canary_tables.over_trainings([1.0, 2.0, 3.0])
     low, high = map(float, three["interval"].split(" to "))
     assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=0.005)
@@ -262,10 +260,10 @@ def test_canaries_of_one_frequency_are_a_row_with_their_range() -> None:
 
 
 def test_mixed_canaries_have_the_numbers_of_copies_in_turn(material) -> None:
-    made = mixed_canaries(material, (3, 9), 2)
-    assert [canary.copies for canary in made if canary.planted] == [3, 3, 9, 9]
-    assert {canary.pattern for canary in made} == {"mixed"}
-    assert len({canary.phrase for canary in made}) == len(made)
+    canaries = mixed_canaries(material, (3, 9), 2)
+    assert [canary.copies for canary in canaries if canary.planted] == [3, 3, 9, 9]
+    assert {canary.pattern for canary in canaries} == {"mixed"}
+    assert len({canary.phrase for canary in canaries}) == len(canaries)
 
 
 def test_the_papers_figures_name_rows_that_larger_scales_have() -> None:

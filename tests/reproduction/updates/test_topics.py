@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reproduction.updates.topics import occurrences_of, topic_of
+from reproduction.updates.added_text import occurrences_of, topic_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
