@@ -144,8 +144,6 @@ def documents_of(
     Raises:
         DataError: the corpus has no users, or some of them have too few such documents.
     """
-    _validate.all_different(names=names)
-    _validate.positive(each=each)
     (users, owner), named = corpus.owners(), set(names)
     is_named = np.array([name in named for name in users], dtype=bool)
     eligible = np.flatnonzero(is_named[owner] & fits_length(corpus, shortest, longest))

@@ -12,12 +12,11 @@ trivial attack (section 3.1): vectors start at random, and each becomes the word
 vector.
 
 Differs from the paper: the paper does not state the initial z, which decides the attack, since all
-steps together change a logit by less than 1. One start from zero, the default here, was the
-strongest reading in our measurements; starts from N(0, 1) have almost chosen before they move. The
-paper gives no settings for the trivial attack: vectors start from a normal distribution with the
-candidates' mean and spread in each dimension, and the nearest word is sought among the candidates,
-not in the whole vocabulary, which makes it stronger. All trials and starts are one batch with one
-backward pass per step, and the resulting words are ranked by their own loss.
+steps together change a logit by less than 1. We start from zero, the strongest reading in our
+measurements; starts from N(0, 1) have almost chosen before they move. The paper gives no settings
+for the trivial attack: vectors start from a normal distribution with the candidates' mean and
+spread in each dimension, and the nearest word is sought among the candidates, not in the whole
+vocabulary, which makes it stronger. All trials are one batch with one backward pass per step.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +24,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
 from vestige.audits.extraction.searches import Candidates, Progress, Search, gathered
 
@@ -38,30 +36,18 @@ def discrete_optimization(
     rng: torch.Generator,
     progress: Progress | None = None,
     *,
-    starts: int = 1,
-    scale: float = 0.0,
     epochs: int = EPOCHS,
 ) -> Candidates:
-    """The most probable words of each start, ranked by their own loss.
-
-    Logits start from N(0, scale^2); several starts need a positive scale.
-    """
-    _validate.at_least(1, starts=starts, epochs=epochs)
-    _validate.at_least(0, scale=scale)
-    if starts > 1 and not scale:
-        raise ValueError(
-            f"scale must be positive with {starts} starts, got 0: they would be all alike"
-        )
-    shape = (starts, *objective.mask.shape)
-    logits = (torch.randn(shape, generator=rng) * scale).to(objective.options)
-    logits = logits.masked_fill(~objective.mask, -torch.inf).expand(objective.trials, *shape)
+    """The most probable words, with their own loss; logits start from zero."""
+    logits = objective.options.new_zeros((objective.trials, 1, *objective.mask.shape))
+    logits = logits.masked_fill(~objective.mask, -torch.inf)
 
     def loss(z: Tensor, epoch: int) -> Tensor:
         temperature = TEMPERATURE * COOLING**epoch
         return soft_losses(objective, (z / temperature).softmax(-1)).sum()
 
-    choices = _descend(logits, loss, objective.at_once, epochs, progress).argmax(-1)
-    return gathered(objective, choices, objective.losses(choices), gradients=starts * epochs)
+    choices = _descend(logits, loss, epochs, progress).argmax(-1)
+    return gathered(objective, choices, objective.losses(choices), gradients=epochs)
 
 
 def embedding_optimization(
@@ -71,20 +57,14 @@ def embedding_optimization(
     *,
     epochs: int = EPOCHS,
 ) -> Candidates:
-    """The candidates nearest to optimized vectors, ranked by their own loss."""
-    _validate.at_least(1, epochs=epochs)
+    """The candidates nearest to optimized vectors, with their own loss."""
     share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.options)
     mean = torch.einsum("nc,rncd->rnd", share, objective.options)
     square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
     spread = (square - mean**2).clamp_min(0).sqrt()
     noise = torch.randn((1, *mean.shape[1:]), generator=rng).to(mean)
-    vectors = _descend(
-        mean[:, None] + noise * spread[:, None],
-        lambda vectors, _: objective.vector_losses(vectors).sum(),
-        objective.at_once,
-        epochs,
-        progress,
-    )
+    start = mean[:, None] + noise * spread[:, None]
+    vectors = _descend(start, lambda v, _: objective.vector_losses(v).sum(), epochs, progress)
     choices = nearest(objective, vectors)
     return gathered(objective, choices, objective.losses(choices), gradients=epochs)
 
@@ -113,27 +93,22 @@ def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
 def _descend(
     start: Tensor,
     loss: Callable[[Tensor, int], Tensor],
-    at_once: int,
     epochs: int,
     progress: Progress | None,
 ) -> Tensor:
-    """Minimize the summed loss at each epoch by Adam, from (trials, starts, ...) in batches."""
-    batches = torch.split(start, at_once, dim=1)
-    optimized = []
-    for number, part in enumerate(batches):
-        values = part.detach().clone().requires_grad_()
-        optimizer = torch.optim.Adam([values], lr=LEARNING_RATE)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
-        for epoch in range(epochs):
-            optimizer.zero_grad()
-            # cuDNN's recurrent layers refuse a backward pass outside of training
-            with torch.backends.cudnn.flags(enabled=False):
-                total = loss(values, epoch)
-            # the model's own parameters get no gradient
-            total.backward(inputs=[values])  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-            if progress:
-                progress(number * epochs + epoch + 1, len(batches) * epochs)
-        optimized.append(values.detach())
-    return torch.cat(optimized, 1)
+    """Minimize the summed loss of an epoch by Adam."""
+    values = start.detach().clone().requires_grad_()
+    optimizer = torch.optim.Adam([values], lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
+    for epoch in range(epochs):
+        optimizer.zero_grad()
+        # cuDNN's recurrent layers refuse a backward pass outside of training
+        with torch.backends.cudnn.flags(enabled=False):
+            total = loss(values, epoch)
+        # the model's own parameters get no gradient
+        total.backward(inputs=[values])  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        if progress:
+            progress(epoch + 1, epochs)
+    return values.detach()

@@ -21,7 +21,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from reproduction.papers import Row
 from reproduction.provenance.audits import Observations
-from vestige import _validate
 from vestige.audits.membership.ranked_words import Floats, RankedWords, score_words
 from vestige.audits.membership.user_audit import judge_users
 from vestige.metrics.estimates import Estimate, auc, columns, finite_scores, rate
@@ -80,32 +79,24 @@ def decide(observed: Observations, method: Method, *, k: int) -> tuple[Floats, N
     return scores, np.array(judged.column("p_value")) <= LEVEL
 
 
-def histogram_scores(words: RankedWords, learned_from: ArrayLike, *, bins: int = BINS) -> Floats:
+def histogram_scores(words: RankedWords, learned_from: ArrayLike) -> Floats:
     """(u,) the paper's scores of users: distances to the machine's plane, above 0 for members.
 
-    The machine learns from users of whom each shadow model was trained on about half; ValueError if
-    all or none are members.
+    The machine learns from users of whom each shadow model was trained on about half.
     """
     from sklearn.svm import LinearSVC
 
     assert words.shadows is not None
     users = np.asarray(learned_from)
-    shadows = range(len(words.shadows))
-    features = np.concatenate(
-        [rank_histogram(words.played_by(n), bins=bins)[users] for n in shadows]
-    )
+    targets = [words.played_by(shadow) for shadow in range(len(words.shadows))]
+    features = np.concatenate([rank_histogram(target)[users] for target in targets])
     members: NDArray[np.bool_] = words.shadows.seen[:, users].ravel()
-    if members.all() or not members.any():
-        raise ValueError(
-            f"members must hold both kinds, got {members.sum()} members of {members.size}"
-        )
     machine = LinearSVC(dual=False, random_state=0, max_iter=20_000).fit(features, members)
-    return cast("Floats", machine.decision_function(rank_histogram(words, bins=bins)))
+    return cast("Floats", machine.decision_function(rank_histogram(words)))
 
 
 def rank_histogram(words: RankedWords, *, bins: int = BINS) -> Floats:
     """(u, d + 1) counts of each user's ranks: d bins over all ranks, and the words not shown."""
-    _validate.at_least(1, bins=bins)
     shown = words.shown.astype(np.int64)
     # As in Algorithm 1, a rank r is in bin i if (i - 1) b <= r < i b; r is counted from 0.
     column = np.where(shown > words.k, bins, (shown - 1) * bins // words.vocab_size)
@@ -129,7 +120,6 @@ def true_positives_at(
         0.5
     """
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
-    _validate.open_fraction(false_positive_rate=false_positive_rate)
     allowed = int(np.floor(false_positive_rate * outside.size + 1e-9))
     if allowed < 1:
         return None

@@ -15,10 +15,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vestige import _validate
 from vestige.data.encoded import EncodedCorpus
 from vestige.defences.regularizers import Discriminator
-from vestige.errors import TrainingError
 from vestige.metrics.estimates import clopper_pearson
 from vestige.models.protocols import LanguageModel, TwoParts
 from vestige.training.sequences import Sequences
@@ -58,26 +56,12 @@ def probe_authors(
     """Train a fresh discriminator on the input of the frozen model's head.
 
     Pieces of documents have at most `sequence_length` tokens; `held_out` is the share of documents
-    for testing. TrainingError if the documents have fewer than two users, are too few to be split,
-    or the model does not expose its states.
+    for testing.
     """
-    _validate.at_least(1, epochs=epochs)
-    _validate.positive(held_out=held_out)
-    _validate.fraction(held_out=held_out)
     sequences = Sequences.of(data, length=sequence_length)
-    if sequences.users is None or len(np.unique(sequences.users)) < 2:
-        raise TrainingError(
-            "The author probe needs documents of two users or more",
-            remedy="Pass the user column with --user.",
-        )
+    assert sequences.users is not None
     test_documents = np.random.default_rng(seed).random(len(data)) < held_out
     test = test_documents[sequences.documents]
-    if not test.any() or len(np.unique(sequences.users[~test])) < 2:
-        raise TrainingError(
-            f"held_out {held_out:g} of {len(data)} documents leaves too few for training or "
-            "testing",
-            remedy="Pass more documents, or hold out another share.",
-        )
     states, users = last_states(model, sequences), torch.from_numpy(sequences.users)
     mean, deviation = states[~test].mean(0), states[~test].std(0).clamp_min(1e-6)
     states = (states - mean) / deviation
@@ -100,11 +84,7 @@ def probe_authors(
 @torch.no_grad()
 def last_states(model: LanguageModel, sequences: Sequences, *, rows: int = 256) -> Tensor:
     """(n, h) float32 on the CPU: the input of the model's head after each sequence's last token."""
-    if not (isinstance(model, TwoParts) and model.separate_head):
-        raise TrainingError(
-            "The model does not expose the input of its head",
-            remedy="Pass an LSTM, Transformer, GPT-2, Llama or similar model.",
-        )
+    assert isinstance(model, TwoParts)
     was_training = model.training
     model.eval()
     states = []

@@ -123,7 +123,6 @@ def natural_canaries(
 
     `loss` and `tokens` are (d,) summed nats of the documents under an undefended model, and the
     tokens over which they were summed (`score_documents`). Lengths are without the end of the text.
-    DataError if no document is eligible.
 
     Example:
         >>> from vestige import Corpus, WordVocabulary
@@ -148,11 +147,6 @@ def natural_canaries(
         is_free = user not in chosen and text not in chosen.values()
         if is_free and data.names[user] and vocabulary.unk_id not in text:
             chosen[user] = text
-    if not chosen:
-        raise DataError(
-            f"no document of {shortest} to {longest} known words has a user",
-            remedy="Allow other lengths, or use a larger vocabulary.",
-        )
     copies, counts = Counter(texts.values()), np.bincount(data.tokens)
     return tuple(
         Canary(

@@ -42,11 +42,6 @@ class Beams:
     floor: int = 100
     groups: int = 1
 
-    def __post_init__(self) -> None:
-        _validate.positive(length=self.length, floor=self.floor, groups=self.groups)
-        if self.width is not None:
-            _validate.positive(width=self.width)
-
     def widths(self, vocab_size: int) -> list[int]:
         """Candidates kept after each token."""
         if self.width is None:

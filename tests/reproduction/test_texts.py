@@ -97,12 +97,3 @@ def test_users_with_few_documents_have_all_of_them_if_fewest_allows_it():
     assert sorted(kept.users) == ["ann", "ann", "bob"]
     with pytest.raises(DataError, match="1 of 2 users have fewer than 2 documents"):
         documents_of(corpus, ["ann", "bob"], each=2, seed=0)
-
-
-@pytest.mark.parametrize(
-    ("names", "each", "says"),
-    [([], 1, "names must be at least one"), (["ann"], 0, "each must be positive, got 0")],
-)
-def test_invalid_choices_are_refused(names, each, says):
-    with pytest.raises(ValueError, match=says):
-        documents_of(CORPUS, names, each=each, seed=0)

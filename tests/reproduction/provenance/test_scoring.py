@@ -1,6 +1,5 @@
 """Both audits and their rows against counts by hand, naive definitions and scikit-learn."""
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -156,12 +155,3 @@ def test_ours_is_stronger_than_the_papers_where_little_is_shown() -> None:
     ours = QUERIES.mean_by_user(surprise_words(words, FITTED))
     papers = histogram_scores(words, FITTED)
     assert auc(ours[IN], ours[OUT]).value > auc(papers[IN], papers[OUT]).value
-
-
-def test_invalid_shadows_and_bins_are_refused() -> None:
-    shadows = shadows_of(QUERIES, 2, half_of=FITTED)
-    blind = replace(shadows, seen=np.zeros_like(shadows.seen))
-    with pytest.raises(ValueError, match="must hold both kinds, got 0 members of 40"):
-        histogram_scores(words_of(QUERIES, IN, shadows=blind), FITTED)
-    with pytest.raises(ValueError, match="bins must be at least 1"):
-        rank_histogram(words_of(QUERIES, IN), bins=0)

@@ -7,7 +7,6 @@ from reproduction.regularization.user_texts import natural_canaries
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError
 
 WORDS = ["one", "two", "three", "four", "five"]
 
@@ -64,8 +63,3 @@ def test_texts_with_unknown_words_or_without_users_are_left_out():
         "a": "be be be",
         "b": "it it it",
     }
-
-
-def test_lengths_that_no_document_has_are_refused():
-    with pytest.raises(DataError, match="no document of 9 to 20 known words"):
-        small("to be", "or not", users="ab", shortest=9)
