@@ -1,4 +1,4 @@
-"""The command: it finds the paper, prints and records, resumes, and leaves nothing of a failure."""
+"""The command: it finds the paper, prints and records, resumes, and leaves no files after a failure."""
 
 import json
 from pathlib import Path
@@ -15,17 +15,17 @@ from vestige.errors import DataError
 @pytest.mark.slow
 def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, listener) -> None:
     out = tmp_path / "out"
-    found = reproduce("nlu", out=out, table=["utility"], processes=2, monitor=listener)
-    (row,) = found.rows
+    result = reproduce("nlu", out=out, table=["utility"], processes=2, monitor=listener)
+    (row,) = result.rows
     assert row["table"] == "utility"
-    assert found.table.shape[0] == 1
+    assert result.table.shape[0] == 1
     record = results.load(out / "results" / "utility").run
     assert record["verb"] == "reproduce"
-    given = {"experiment": "nlu", "out": str(out), "table": ["utility"]}
-    assert given.items() <= record["arguments"].items()
+    arguments = {"experiment": "nlu", "out": str(out), "table": ["utility"]}
+    assert arguments.items() <= record["arguments"].items()
     assert any("finished" in line for line in listener.lines)
-    assert list(reproduce("nlu", out=str(out), table=["utility"]).rows) == list(found.rows)
-    assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == found
+    assert list(reproduce("nlu", out=str(out), table=["utility"]).rows) == list(result.rows)
+    assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == result
 
 
 def test_a_column_may_have_another_type_in_each_table() -> None:
@@ -109,7 +109,7 @@ def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
     with pytest.raises(OSError, match="disk is full") as failed:
         reproduce("nlu", out=out, table=["null"])
     assert "finished parts are kept" in failed.value.__notes__[0]
-    found = reproduce("nlu", out=out, table=["null"], monitor=listener)
-    assert len(found.rows) == 9
+    result = reproduce("nlu", out=out, table=["null"], monitor=listener)
+    assert len(result.rows) == 9
     assert len(calls) == 5  # the first model, of two epochs, is not trained again
     assert sum("train_planted" in line for line in listener.lines) == 1

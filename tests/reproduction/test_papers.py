@@ -1,4 +1,4 @@
-"""Tables of a paper that is made up: computed once, found again, never mixed up."""
+"""Tables of an invented paper: computed once, read again, never confused."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -43,7 +43,7 @@ FAILS: set[int] = set()
 
 @stage(outputs=("count",))
 def draw(number: int, *, folder: Path) -> int:
-    """The number that it is given; counts how often it was computed."""
+    """Its argument; counts how often it was computed."""
     if number in FAILS:
         raise OSError("no room")
     count = folder / "count"
@@ -112,7 +112,7 @@ def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
     assert lines[2:] == ["| a\\|b | 1.50 |", "| c |  |"]
 
 
-def test_captions_remarks_charts_and_records_are_kept(out: Path) -> None:
+def test_captions_remarks_charts_and_records_are_saved(out: Path) -> None:
     reproduce("made", "smoke", out, record={"command": ["vestige"], "seed": 7})
     assert (out / "second.svg").read_text() == "<svg>14</svg>"
     first, second = (results.load(out / "results" / name) for name in ("first", "second"))

@@ -1,4 +1,4 @@
-"""Stages are computed once, after what they need, whole or not at all, by whoever computes them."""
+"""Stages are computed once, after those that they need, completely or not at all."""
 
 import os
 import signal
@@ -48,7 +48,7 @@ def total(
     *,
     work: Work,
 ) -> dict[str, Any]:
-    """The sum of the largest squares, where it was computed, and a folder that is given."""
+    """The sum of the largest squares, and where it was computed."""
     every = parts.values() if isinstance(parts, dict) else parts
     largest = sum(part.value["largest"] for part in every)
     return {"sum": largest, "pid": os.getpid(), "out": str(work.out)}

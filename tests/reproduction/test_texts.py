@@ -21,7 +21,7 @@ from vestige.data.users import users_with
 from vestige.errors import DataError
 
 
-def test_parts_are_disjoint_and_of_the_size_asked_for() -> None:
+def test_parts_are_disjoint_and_of_the_requested_size() -> None:
     corpus = Corpus.from_texts(f"word{i} and more" for i in range(1000))
     parts = random_parts(corpus, [300, 0, 600], seed=1)
     assert [sum(len(text.split()) for text in part) for part in parts] == [300, 0, 600]
@@ -57,7 +57,7 @@ def test_of_length_keeps_documents_of_that_length():
 
 
 @given(ROWS, st.integers(1, 3), st.integers(0, 9))
-def test_every_user_has_exactly_as_many_documents_as_asked_for(rows, each, seed):
+def test_every_user_has_the_requested_number_of_documents(rows, each, seed):
     corpus = made(rows)
     names = users_with(corpus, fewest=each, shortest=2)
     if not names:
@@ -93,7 +93,7 @@ def test_too_few_documents_are_counted_and_no_user_is_named():
 
 def test_users_with_few_documents_have_all_of_them_if_fewest_allows_it():
     corpus = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "ann", "ann", "bob"])
-    kept = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0)
-    assert sorted(kept.users) == ["ann", "ann", "bob"]
+    sample = documents_of(corpus, ["ann", "bob"], each=2, fewest=1, seed=0)
+    assert sorted(sample.users) == ["ann", "ann", "bob"]
     with pytest.raises(DataError, match="1 of 2 users have fewer than 2 documents"):
         documents_of(corpus, ["ann", "bob"], each=2, seed=0)

@@ -91,7 +91,7 @@ def test_defences_are_settings_of_the_network(dropout, characters, expected) -> 
 
 
 @pytest.mark.parametrize(
-    ("losses", "kept"),
+    ("losses", "best"),
     [
         ((3.0, 2.0, 1.0), 3),
         ((1.0, 2.0, 3.0), 1),

@@ -1,4 +1,4 @@
-"""The corpora that experiments learn: drawn from one seed, whole in their parts."""
+"""The corpora of the models: sampled with one seed, split without loss."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_generated_utterances_depend_on_the_seed_alone():
     assert set(orders(50, seed=1).intents) == {"GetWeather", "PlayMusic", "BookTable"}
 
 
-def test_parts_have_the_size_that_was_asked_for():
+def test_parts_have_the_requested_size():
     parts = read_parts(UtteranceText(dataset="orders", training=40, validation=7), None)
     assert (len(parts.training), len(parts.validation), len(parts.test)) == (40, 7, 60)
 

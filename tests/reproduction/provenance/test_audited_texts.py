@@ -1,4 +1,4 @@
-"""Audited texts: who is drawn, from what, and what is refused."""
+"""Audited texts: the sampled users, their texts, and refusals."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -23,7 +23,7 @@ MADE = AuditedText(
 PAIRS = replace(MADE, dataset="grammar-pairs")
 
 
-def people(text: AuditedText) -> list[set[str]]:
+def users_by_group(text: AuditedText) -> list[set[str]]:
     read = read_audited(text, None)
     return [
         set(read.members),
@@ -33,11 +33,11 @@ def people(text: AuditedText) -> list[set[str]]:
 
 
 def test_groups_have_their_sizes_and_the_rest_is_spare() -> None:
-    assert [len(group) for group in people(MADE)] == [8, 7, 20, 14, 60 - 8 - 7 - 20 - 14]
+    assert [len(group) for group in users_by_group(MADE)] == [8, 7, 20, 14, 60 - 8 - 7 - 20 - 14]
 
 
 def test_groups_are_disjoint() -> None:
-    for one, other in combinations(people(MADE), 2):
+    for one, other in combinations(users_by_group(MADE), 2):
         assert not one & other
 
 
@@ -49,8 +49,8 @@ def test_the_vocabulary_is_that_of_spare_users() -> None:
 
 @pytest.mark.slow
 def test_the_seed_decides_the_users() -> None:
-    assert people(MADE) == people(replace(MADE))
-    assert people(MADE) != people(replace(MADE, seed=1))
+    assert users_by_group(MADE) == users_by_group(replace(MADE))
+    assert users_by_group(MADE) != users_by_group(replace(MADE, seed=1))
 
 
 def test_pairs_keep_the_source_of_each_text() -> None:

@@ -1,5 +1,5 @@
-"""Whole audits of people who were never in: everything is redrawn, the test can fail, and rows
-are shares and intervals by hand."""
+"""Whole audits of users who were never in: everything is sampled again, the test can fail, and
+rows are shares and intervals by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -124,7 +124,7 @@ def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> N
         ([0.05, 0.04, 0.2, 0.01, 0.6, 0.9, 0.02, 0.3], list(range(8)), [1, 0.5, 0, 0.5]),
     ],
 )
-def test_quarters_go_by_words_whatever_the_order_of_people(p_values, words, quarters) -> None:
+def test_quarters_go_by_words_in_any_order_of_users(p_values, words, quarters) -> None:
     order = np.random.default_rng(0).permutation(8)
     for places in (np.arange(8), order):
         mixed = {"p_values": np.array(p_values)[places], "words": np.array(words)[places]}

@@ -1,4 +1,4 @@
-"""Texts with synonyms, or translated there and back."""
+"""Texts with synonyms, or translated and translated back."""
 
 import shutil
 import stat
@@ -79,7 +79,7 @@ def test_texts_are_translated_back_in_batches(monkeypatch: pytest.MonkeyPatch) -
 
 
 def command(tmp_path: Path, body: str) -> str:
-    """A program that stands for apertium, with its input in `given` and its arguments in `argv`."""
+    """A program in place of apertium, with its input in `given` and its arguments in `argv`."""
     path = tmp_path / "apertium"
     path.write_text(
         f"#!{sys.executable}\nimport sys\nargv, given = sys.argv[1:], sys.stdin.read()\n{body}\n"
@@ -184,7 +184,7 @@ def test_synonyms_are_the_plain_words_of_the_commonest_meaning(tmp_path: Path) -
     synonyms = read_wordnet(folder(tmp_path))
     assert synonyms["car"] == ("auto",)  # no railcar, and no motor_car
     assert synonyms["auto"] == ("car",)
-    assert synonyms["glad"] == ("happy",)  # without the mark of where it stands
+    assert synonyms["glad"] == ("happy",)  # without the mark of its position
 
 
 def test_the_part_of_speech_is_the_one_most_seen(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def test_shares_and_auc_are_counted_by_hand() -> None:
     assert (row["recall"], row["false_positive_rate"]) == (3 / 4, 1 / 4)
     assert row["recall_low"] == pytest.approx(stats.beta.ppf(0.025, 3, 2))  # Clopper and Pearson
     assert row["recall_high"] == pytest.approx(stats.beta.ppf(0.975, 4, 1))
-    nobody = results(MEMBERS, OTHERS, above=9)
-    assert (nobody["precision"], nobody["recall"], nobody["accuracy"]) == (None, 0, 0.5)
+    none = results(MEMBERS, OTHERS, above=9)
+    assert (none["precision"], none["recall"], none["accuracy"]) == (None, 0, 0.5)
 
 
 def test_the_true_positive_rate_is_the_roc_curves_at_that_rate() -> None:

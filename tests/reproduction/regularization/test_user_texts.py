@@ -1,4 +1,4 @@
-"""Users' texts: drawn, split and planted from one seed."""
+"""Users' texts: sampled, split and planted with one seed."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the tables of updates train, from which seed and on what, counted by hand."""
+"""The trainings of the update tables, their seeds and texts, counted by hand."""
 
 import json
 from collections.abc import Callable
@@ -27,7 +27,7 @@ class Planned(Exception):
 
 @pytest.fixture
 def trained_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Call]]:
-    """The trainings of a table, each once, which are not made."""
+    """The trainings of a table, each once, which do not run."""
     planned: list[Call] = []
 
     def all_of(self: Work, calls: Any) -> Any:
@@ -212,9 +212,9 @@ def test_a_snapshot_is_trained_after_its_start_and_again_if_damaged(
     before, after = (dict(load_model(d.folder).named_parameters()) for d in (earlier, later))
     assert any(not before[name].equal(after[name]) for name in before)
     history = json.loads((later.folder / "history.json").read_text())
-    kept = min(history, key=lambda record: record["validation_perplexity"])
-    assert later.value["perplexity"] == kept["validation_perplexity"]
-    assert (later.value["epoch"], later.value["precision"]) == (kept["epoch"], "float32")
+    best = min(history, key=lambda record: record["validation_perplexity"])
+    assert later.value["perplexity"] == best["validation_perplexity"]
+    assert (later.value["epoch"], later.value["precision"]) == (best["epoch"], "float32")
     weights = earlier.folder / "model" / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:100])

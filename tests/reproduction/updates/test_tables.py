@@ -1,4 +1,4 @@
-"""The paper's tables at the scale of a smoke test, made twice and read back."""
+"""The paper's tables at the scale of a smoke test, computed twice and read back."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ NAMES = ["table1", *OTHERS, "table2", "tables3-4", "table5", "figure1", "subword
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which every table was made."""
+    """A directory with all tables."""
     directory = tmp_path_factory.mktemp("updates") / "smoke"
     torch.set_num_threads(1)
     tables = reproduce("updates", "smoke", directory)
@@ -93,11 +93,11 @@ def test_every_training_of_a_canary_counts_in_its_mean_and_interval(smoke: Path)
 
 def test_the_figure_adds_up_to_the_table(smoke: Path) -> None:
     profile = results.load(smoke / "results" / "figure1").rows
-    drawn = {(row["pattern"], row["copies"]) for row in profile}
-    assert len(drawn) == 4
+    curves = {(row["pattern"], row["copies"]) for row in profile}
+    assert len(curves) == 4
     for row in results.load(smoke / "results" / "table1").rows:
         key = (row["pattern"], row["copies"])
-        if key in drawn:
+        if key in curves:
             gains = [r["gain"] for r in profile if (r["pattern"], r["copies"]) == key]
             assert sum(gains) == pytest.approx(row["score"], abs=1e-6)
 

@@ -1,4 +1,4 @@
-"""What a text is about, and how often a phrase stands in it, against counting by hand."""
+"""The topic of a text and occurrences of a phrase, against counting by hand."""
 
 import numpy as np
 import pytest
