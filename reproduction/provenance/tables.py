@@ -26,8 +26,8 @@ from reproduction.provenance.private import (
     private_target,
     rank_rows,
 )
+from reproduction.provenance.queries import Selection, query_mask, with_noise
 from reproduction.provenance.scoring import METHODS, audit_row
-from reproduction.provenance.studies import Selection, query_mask, with_noise
 from reproduction.stages import Work
 from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.encoded import encode, sources_of

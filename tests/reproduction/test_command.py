@@ -1,4 +1,4 @@
-"""The command: it finds the paper, prints and records, resumes, and leaves no files after a failure."""
+"""The command: it finds the paper, prints, records and resumes; a failure leaves no files."""
 
 import json
 from pathlib import Path

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from reproduction.papers import settings_of
-from reproduction.provenance import audits, studies
+from reproduction.provenance import audits
+from reproduction.provenance import queries as query_module
 from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.provenance.private import _mean_rank, frequency_ranks
-from reproduction.provenance.scoring import audit_row, decide
-from reproduction.provenance.studies import (
+from reproduction.provenance.queries import (
     further_texts,
     numbered_texts,
     query_mask,
     with_further,
 )
+from reproduction.provenance.scoring import audit_row, decide
 from reproduction.stages import Work
 from vestige.audits.membership.ranked_words import ranks_of
 from vestige.data.corpus import Corpus
@@ -129,7 +130,7 @@ def test_further_texts_are_members_texts_outside_the_training(
     texts = ["a b", "g", "g h", "x y", "c d", "i j k", "l m n o"]
     users = ["ann", "ann", "ann", "bob", "ann", "ann", "ann"]
     whole = Corpus.from_texts(texts, users=users)
-    monkeypatch.setattr(studies, "read_users_texts", lambda *_: whole)
+    monkeypatch.setattr(query_module, "read_users_texts", lambda *_: whole)
     result = further_texts(trial, most=most)
     assert list(result) == expected
     assert result.users == ["ann"] * len(expected)
