@@ -137,7 +137,7 @@ def settings_of(paper: str, table: str, scale: str) -> dict[str, Any]:
     return tables_of(paper)[table].settings(scale)
 
 
-def reproduce(
+def compute_tables(
     paper: str,
     scale: str,
     directory: Path,

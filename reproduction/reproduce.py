@@ -92,7 +92,7 @@ def reproduce(
     folder, corpora = Path(out), data or os.environ.get("VESTIGE_DATA")
     with claimed(folder, worth=_has_finished_parts):
         try:
-            tables = papers.reproduce(
+            tables = papers.compute_tables(
                 experiment,
                 scale,
                 folder,

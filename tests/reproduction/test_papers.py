@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reproduction import papers
-from reproduction.papers import PAPERS, caption, paper_numbers, reproduce, settings_of
+from reproduction.papers import PAPERS, caption, compute_tables, paper_numbers, settings_of
 from reproduction.stages import Work, stage
 from reproduction.tables import Table, markdown
 from vestige import results
@@ -95,7 +95,7 @@ def counts(directory: Path) -> list[str]:
 
 
 def test_stages_that_tables_share_are_computed_once(out: Path, listener) -> None:
-    first, second = reproduce("made", "smoke", out, data=out, monitor=listener)
+    first, second = compute_tables("made", "smoke", out, data=out, monitor=listener)
     assert (first.name, second.name) == ("first", "second")
     assert [row["square"] for row in second.entries] == [1, 4, 9]
     assert counts(out) == ["x"] * 3
@@ -113,7 +113,7 @@ def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
 
 
 def test_captions_remarks_charts_and_records_are_saved(out: Path) -> None:
-    reproduce("made", "smoke", out, record={"command": ["vestige"], "seed": 7})
+    compute_tables("made", "smoke", out, record={"command": ["vestige"], "seed": 7})
     assert (out / "second.svg").read_text() == "<svg>14</svg>"
     first, second = (results.load(out / "results" / name) for name in ("first", "second"))
     assert first.summary["note"] == "Of 1,000 squares of 1, 2. 2 rows."
@@ -124,36 +124,36 @@ def test_captions_remarks_charts_and_records_are_saved(out: Path) -> None:
 
 
 def test_a_saved_table_is_read_without_its_stages(out, listener) -> None:
-    before = reproduce("made", "smoke", out)
+    before = compute_tables("made", "smoke", out)
     for file in (out / "stages").rglob("count"):
         file.unlink()
-    assert reproduce("made", "smoke", out, monitor=listener) == before
+    assert compute_tables("made", "smoke", out, monitor=listener) == before
     assert (listener.lines, counts(out)) == ([], [])
 
 
 def test_the_page_has_all_saved_tables(out: Path) -> None:
-    reproduce("made", "smoke", out, tables=["second"])
-    (first,) = reproduce("made", "smoke", out, tables=["first"])
+    compute_tables("made", "smoke", out, tables=["second"])
+    (first,) = compute_tables("made", "smoke", out, tables=["first"])
     assert first.name == "first"
     page = (out / "tables.md").read_text()
     assert page.index("### The first table") < page.index("### The second table")
 
 
 def test_a_table_of_other_settings_is_refused_before_anything_is_computed(out: Path) -> None:
-    reproduce("made", "smoke", out, tables=["first"])
+    compute_tables("made", "smoke", out, tables=["first"])
     with pytest.raises(RunError, match="first was made with another configuration"):
-        reproduce("made", "small", out)
+        compute_tables("made", "small", out)
     assert counts(out) == ["x"] * 2
 
 
 def test_results_before_a_failure_are_reused(out: Path) -> None:
     FAILS.add(3)
     with pytest.raises(OSError, match="no room"):
-        reproduce("made", "smoke", out)
+        compute_tables("made", "smoke", out)
     assert (out / "results" / "first").exists()
     assert not (out / "results" / "second").exists()
     FAILS.clear()
-    reproduce("made", "smoke", out)
+    compute_tables("made", "smoke", out)
     assert counts(out) == ["x"] * 3
 
 
@@ -170,9 +170,9 @@ def test_settings_are_those_of_the_tables_section_or_of_the_whole_scale() -> Non
 
 def test_unknown_papers_tables_and_captions_are_refused(out: Path) -> None:
     with pytest.raises(ValueError, match=r"table must be one of.*first"):
-        reproduce("made", "smoke", out, tables=["third"])
+        compute_tables("made", "smoke", out, tables=["third"])
     with pytest.raises(ValueError, match="paper must be one of"):
-        reproduce("dreams", "smoke", out)
+        compute_tables("dreams", "smoke", out)
     assert not out.exists()
     with pytest.raises(KeyError):
         caption("made", "first", {})

@@ -26,7 +26,7 @@ from reproduction.nlu.tables import (
     utility_columns,
 )
 from reproduction.nlu.utterance_texts import read_parts
-from reproduction.papers import paper_numbers, reproduce, settings_of, tables_of
+from reproduction.papers import compute_tables, paper_numbers, settings_of, tables_of
 from reproduction.stages import Work
 from vestige.models.checkpoints import load_intent_slot
 from vestige.training.history import EarlyStopping, EpochRecord
@@ -236,10 +236,10 @@ def test_every_defence_of_the_paper_has_its_row(cells_of) -> None:
 @pytest.mark.slow
 def test_tables_are_computed_once_and_share_their_models(work, planted, listener) -> None:
     names = ["table2", "utility"]
-    made = reproduce("nlu", "smoke", work.out, tables=names, monitor=listener)
+    made = compute_tables("nlu", "smoke", work.out, tables=names, monitor=listener)
     assert {table.name: len(table.entries) for table in made} == {"table2": 9, "utility": 1}
     assert sum("train_planted" in line for line in listener.lines) == 1  # that of `utility`
     assert "nan" not in (work.out / "tables.md").read_text("utf-8").lower()
-    (again,) = reproduce("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
+    (again,) = compute_tables("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
     assert again in made
     assert listener.lines.count("computing table2") == 1

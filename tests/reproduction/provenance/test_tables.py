@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reproduction.papers import paper_numbers, reproduce, scales_of, settings_of, tables_of
+from reproduction.papers import compute_tables, paper_numbers, scales_of, settings_of, tables_of
 from reproduction.provenance import tables as module
 from reproduction.tables import Table
 from vestige.data.corpus import Corpus
@@ -22,7 +22,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tables(directory: Path) -> dict[str, Table]:
-    return {table.name: table for table in reproduce("provenance", "smoke", directory)}
+    return {table.name: table for table in compute_tables("provenance", "smoke", directory)}
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> Non
         for file in (directory / "results" / name).iterdir():
             file.unlink()
         (directory / "results" / name).rmdir()
-    again = reproduce("provenance", "smoke", directory, monitor=listener)
+    again = compute_tables("provenance", "smoke", directory, monitor=listener)
     assert not [line for line in listener.lines if "trained" in line or "finished" in line]
     assert {file: file.stat().st_mtime_ns for file in directory.rglob("*.safetensors")} == before
     for table in again:

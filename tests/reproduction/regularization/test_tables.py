@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from reproduction.papers import reproduce, settings_of
+from reproduction.papers import compute_tables, settings_of
 from reproduction.regularization import tables as module
 from reproduction.regularization.methods import METHODS, Method
 from reproduction.regularization.tables import (
@@ -200,7 +200,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which every figure was made."""
     directory = tmp_path_factory.mktemp("regularization") / "smoke"
     torch.set_num_threads(1)
-    assert [table.name for table in reproduce("regularization", "smoke", directory)] == NAMES
+    assert [table.name for table in compute_tables("regularization", "smoke", directory)] == NAMES
     return directory
 
 

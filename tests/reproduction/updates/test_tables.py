@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from reproduction.papers import reproduce, settings_of
+from reproduction.papers import compute_tables, settings_of
 from reproduction.stages import Work
 from reproduction.updates.canary_tables import train_pair
 from reproduction.updates.snapshots import prepare
@@ -25,7 +25,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory with all tables."""
     directory = tmp_path_factory.mktemp("updates") / "smoke"
     torch.set_num_threads(1)
-    tables = reproduce("updates", "smoke", directory)
+    tables = compute_tables("updates", "smoke", directory)
     assert {table.name for table in tables} == set(NAMES)
     return directory
 
@@ -45,7 +45,7 @@ def test_a_second_call_trains_nothing_and_finds_the_same(smoke: Path) -> None:
 
     before, page = stamps(), (smoke / "tables.md").read_text()
     shutil.rmtree(smoke / "results" / "table2")
-    reproduce("updates", "smoke", smoke)
+    compute_tables("updates", "smoke", smoke)
     assert stamps() == before
     assert (smoke / "tables.md").read_text() == page
 
