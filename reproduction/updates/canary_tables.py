@@ -270,17 +270,17 @@ def rq5(
             "steps": mechanisms[1].steps,
         }
     work.all(call for pair in pairs.values() for call in pair)
-    for epsilon, pair in pairs.items():
+    for requested, pair in pairs.items():
         before, after = work.all(pair)
         rows = exposures(*load_pair(before, after), canaries, budget=budget)
         row = next(row for row in rows if row["pattern"] == RQ5_PATTERN)
         yield {
-            "defence": "none" if epsilon is None else "dp-sgd",
-            "asked_epsilon": epsilon,
-            **guarantees[epsilon],
+            "defence": "none" if requested is None else "dp-sgd",
+            "asked_epsilon": requested,
+            **guarantees[requested],
             **{name: after.value[name] for name in ("accuracy", "perplexity", "epoch")},
             **{name: row[name] for name in RQ5_COLUMNS},
-            **{f"paper_{name}": value for name, value in paper.get((epsilon,), {}).items()},
+            **{f"paper_{name}": value for name, value in paper.get((requested,), {}).items()},
         }
 
 

@@ -82,12 +82,8 @@ class Children(NamedTuple):
 def findings(pair: Pair, search: Search) -> list[Finding]:
     """All phrases of a search, best first, including repetitions of one token."""
     if isinstance(search, Settings):
-        phrases = seed_and_extend(pair, search).phrases
-        return [
-            Finding(text, copies, 0)
-            for text, copies in phrases
-            if len(text.phrase) >= search.min_tokens
-        ]
+        entries = seed_and_extend(pair, search).phrases
+        return [Finding(*e, 0) for e in entries if len(e[0].phrase) >= search.min_tokens]
     widths = search.widths(pair.vocab_size)
     if search.groups == 1:
         beams = [beam_search(pair, widths)]

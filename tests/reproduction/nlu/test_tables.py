@@ -80,7 +80,7 @@ def test_a_models_words_do_not_depend_on_what_was_planted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("dropout", "characters", "wanted"),
+    ("dropout", "characters", "expected"),
     [(False, False, (0.0, 0.0, 0)), (True, False, (0.2, 0.1, 0)), (True, True, (0.2, 0.1, 30))],
 )
 def test_defences_are_settings_of_the_network(dropout, characters, expected) -> None:
