@@ -36,16 +36,14 @@ from vestige.data.encoded import EncodedCorpus, encode, encode_pairs
 from vestige.data.token_queries import TokenQueries, token_queries
 from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import load_model, load_seq2seq
-from vestige.training.evaluate import Evaluation
-from vestige.training.presets import Preset, preset, preset_of
+from vestige.training.presets import preset_of
 from vestige.training.shadow_jobs import (
     ShadowJob,
     ShadowPlan,
-    Task,
     other_shapes,
     shadow_jobs,
 )
-from vestige.training.shadows import train_shadows
+from vestige.training.shadows import Shadow, train_shadows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +72,7 @@ class Audit:
     @property
     def target_plan(self) -> ShadowPlan:
         """The model and training of the target."""
-        default = preset_for(self.text.task)
+        default = preset_of(self.text.task)
         training = replace(
             default.training, epochs=self.epochs, keep="last", precision=self.precision
         )
@@ -95,31 +93,12 @@ class Audit:
         return replace(ten, count=self.shadows, models=ten.models[::step])
 
 
-def preset_for(task: Task) -> Preset[Any]:
-    """Shape and training for next words, translation or dialogue."""
-    return preset("next-word") if task == "next-word" else preset_of(task)
-
-
 @dataclass(frozen=True)
 class Weights:
     """A model, identified by the SHA-256 of its weights."""
 
     sha256: str
     model: Path = field(compare=False)
-
-
-@dataclass(frozen=True)
-class Target:
-    """A trained target, with its scores on members' and on others' text."""
-
-    weights: Weights
-    inside: Evaluation
-    outside: Evaluation
-
-    @property
-    def ratio(self) -> float:
-        """Perplexity on others' text over that on members' text."""
-        return self.outside.perplexity / self.inside.perplexity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +118,7 @@ class Observations:
     others: tuple[int, ...]
     shadowed: tuple[int, ...]
     known: NonMembers[int]
-    target: Target
+    target: Shadow
 
     @property
     def audited(self) -> tuple[int, ...]:
@@ -181,22 +160,21 @@ class AuditTrial:
         return replace(job, members=self.texts.members, training=replace(job.training, seed=0))
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Shadow:
         """The target, trained if it is not in the work folder."""
-        (trained,) = train_shadows([self.target_job], say=self.work.monitor.log)
-        weights = Weights(trained.sha256, trained.directory / "model")
-        return Target(weights, trained.inside, trained.outside)
+        (target,) = train_shadows([self.target_job], say=self.work.monitor.log)
+        return target
 
     def model(self) -> Any:
         """The target's model."""
-        return load_any(self.target.weights.model, self.texts.source_vocabulary)
+        return load_any(self.target.directory / "model", self.texts.source_vocabulary)
 
     def observe(
         self,
         change: Callable[[Corpus], Corpus] | None = None,
         *,
         more: Corpus | None = None,
-        target: Target | None = None,
+        target: Shadow | None = None,
     ) -> Observations:
         """Ranks of all users' words under target and shadows, which are trained first.
 
@@ -215,11 +193,7 @@ class AuditTrial:
         jobs = [self.target_job, *self._jobs(self.audit.shadow_plan, reference)]
         _, *shadows = train_shadows(jobs, map_fn=self.work.map_fn, say=self.work.monitor.log)
         target = target or self.target
-        target_ranks = self._ranks(parts, target.weights)
-        shadow_ranks = [
-            self._ranks(parts, Weights(shadow.sha256, shadow.directory / "model"))
-            for shadow in shadows
-        ]
+        target_ranks, *shadow_ranks = [self._ranks(parts, model) for model in (target, *shadows)]
         vocabulary, size = texts.vocabulary, len(texts.vocabulary)
         queries = token_queries(encode(Corpus.concatenate(parts), vocabulary), vocabulary)
         index = {name: number for number, name in enumerate(queries.names)}
@@ -250,8 +224,9 @@ class AuditTrial:
         sources = texts.source_vocabulary
         return shadow_jobs(plan, corpus, texts.vocabulary, folder, source_vocabulary=sources)
 
-    def _ranks(self, parts: Sequence[Corpus], weights: Weights) -> Ranks:
+    def _ranks(self, parts: Sequence[Corpus], model: Shadow) -> Ranks:
         """Ranks and log-probabilities of all words, one corpus after the other."""
+        weights = Weights(model.sha256, model.directory / "model")
         vocabularies = self.texts.vocabulary, self.texts.source_vocabulary
         results = self.work.all(word_ranks(weights, part, *vocabularies) for part in parts)
         ranks, log_probs = (
@@ -283,6 +258,11 @@ def query_texts(
     if source_vocabulary is not None:
         texts = encode_pairs(corpus, source_vocabulary, vocabulary)
     return targets, texts, token_queries(targets, vocabulary)
+
+
+def perplexity_ratio(target: Shadow) -> float:
+    """Perplexity on others' text over that on members' text."""
+    return target.outside.perplexity / target.inside.perplexity
 
 
 def load_any(folder: Path, source_vocabulary: Vocabulary | None) -> Any:

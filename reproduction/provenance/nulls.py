@@ -29,7 +29,7 @@ from reproduction.provenance.audited_texts import (
     read_users_texts,
     vocabulary_of,
 )
-from reproduction.provenance.audits import load_any, preset_for, query_texts
+from reproduction.provenance.audits import load_any, query_texts
 from reproduction.stages import Work, stage
 from reproduction.texts import documents_of, of_length
 from vestige.audits.membership.ranked_words import (
@@ -45,6 +45,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.encoded import sources_of
 from vestige.data.users import disjoint_groups, users_with
 from vestige.metrics.estimates import columns, mean
+from vestige.training.presets import preset_of
 from vestige.training.shadow_jobs import ShadowJob, ShadowPlan, shadow_jobs
 from vestige.training.shadows import train_shadow
 
@@ -185,7 +186,7 @@ def trainings(
 ) -> tuple[ShadowJob, list[ShadowJob]]:
     """The trainings of the target, on the members, and of the shadows, on the known."""
     task = TASKS[null.dataset]
-    default: Any = preset_for(task)
+    default = preset_of(task)
     text = users.texts_of(users.members)
     vocabulary = vocabulary_of(text, null.vocabulary_size)
     sources = None

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.papers import Row
-from reproduction.provenance.audits import AuditTrial, Observations, Target, Weights
+from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.stages import stage
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -32,6 +32,7 @@ from vestige.training.evaluate import Evaluation, score_documents
 from vestige.training.new_models import new_model
 from vestige.training.presets import Shape
 from vestige.training.recipe import snapshot
+from vestige.training.shadows import Shadow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,13 +60,19 @@ class PrivateTraining:
         return mechanism.epsilon(self.delta)
 
 
-def private_target(trial: AuditTrial, private: PrivateTraining) -> Target:
+def private_target(trial: AuditTrial, private: PrivateTraining) -> Shadow:
     """The target of a private training on the same members."""
     members, others = trial.target_job.parts()
     vocabulary, shape = trial.texts.vocabulary, trial.target_job.model
     result = trial.work(train_private(members, others, vocabulary, shape, private))
-    inside, outside = (Evaluation(**result.value[side]) for side in ("inside", "outside"))
-    return Target(Weights(result.value["sha256"], result.folder / "model"), inside, outside)
+    return Shadow(
+        directory=result.folder,
+        members=trial.texts.members,
+        others=trial.texts.others,
+        inside=Evaluation(**result.value["inside"]),
+        outside=Evaluation(**result.value["outside"]),
+        sha256=result.value["sha256"],
+    )
 
 
 @stage(outputs=("model",))

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reproduction.papers import Row
-from reproduction.provenance.audits import Observations
+from reproduction.provenance.audits import Observations, perplexity_ratio
 from vestige.audits.membership.ranked_words import Floats, RankedWords, score_words
 from vestige.audits.membership.user_audit import judge_users
 from vestige.metrics.estimates import Estimate, auc, columns, finite_scores, rate
@@ -41,7 +41,7 @@ def audit_row(observed: Observations, method: Method, *, k: int, **labels: objec
         **labels,
         "audit": method,
         "k": min(k, observed.words.vocab_size),
-        "ratio": observed.target.ratio,
+        "ratio": perplexity_ratio(observed.target),
         **result_columns(scores[:members], scores[members:], flagged),
     }
 

@@ -17,7 +17,7 @@ import pandas as pd  # type: ignore[import-untyped]
 
 from reproduction.papers import Row, paper_numbers, table
 from reproduction.provenance.audited_texts import documents_by
-from reproduction.provenance.audits import Audit, AuditTrial, Observations, Target
+from reproduction.provenance.audits import Audit, AuditTrial, Observations, perplexity_ratio
 from reproduction.provenance.nulls import NullAudits, null_audit, null_row
 from reproduction.provenance.obfuscation import obfuscation
 from reproduction.provenance.private import (
@@ -33,6 +33,7 @@ from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.encoded import encode, sources_of
 from vestige.metrics.estimates import columns
 from vestige.training.evaluate import bleu
+from vestige.training.shadows import Shadow
 
 Audits = tuple[Audit, ...]
 Counts = tuple[int, ...]
@@ -74,7 +75,7 @@ def table1(work: Work, targets: Audits) -> Iterator[Row]:
             "dataset": audit.name,
             "users": len(trial.texts.members),
             **_scores(trial.target),
-            "ratio": trial.target.ratio,
+            "ratio": perplexity_ratio(trial.target),
             **paper.get((audit.text.dataset,), absent),
             **_bleu(trial),
         }
@@ -224,7 +225,7 @@ def _paper_auc(table: str, *key: str | int) -> Row:
     return {"paper_auc": numbers.get(key, {}).get("paper_auc")}
 
 
-def _scores(target: Target) -> Row:
+def _scores(target: Shadow) -> Row:
     return {
         "accuracy_in": target.inside.accuracy,
         "accuracy_out": target.outside.accuracy,

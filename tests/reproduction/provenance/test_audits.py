@@ -45,7 +45,7 @@ def test_ranks_are_those_of_the_trained_target(trial: AuditTrial, observed: Obse
     vocabulary = trial.texts.vocabulary
     texts = encode(trial.texts.audited, vocabulary)
     queries = token_queries(texts, vocabulary)
-    ranks = ranks_of(load_model(trial.target.weights.model), texts, queries)[0]
+    ranks = ranks_of(load_model(trial.target.directory / "model"), texts, queries)[0]
     assert observed.words.ranks[: len(queries)].tolist() == ranks.tolist()
     assert observed.words.queries.tokens[: len(queries)].tolist() == queries.tokens.tolist()
 

@@ -43,7 +43,9 @@ def observed() -> SimpleNamespace:
         shadowed=(4, 5),
         known=NonMembers(),
         words=SimpleNamespace(vocab_size=30),
-        target=SimpleNamespace(ratio=1.25),
+        target=SimpleNamespace(
+            inside=SimpleNamespace(perplexity=4.0), outside=SimpleNamespace(perplexity=5.0)
+        ),
         shown=lambda k: SimpleNamespace(queries=None),
     )
 
