@@ -28,10 +28,6 @@ def read_text(name: str, data: Path | None) -> tuple[Corpus, Corpus]:
         name: one of `NAMES`.
         data: the folder that holds `ptb`, `wikitext2`, `reddit_college` and `newsgroups`; the
             grammars need none.
-
-    Raises:
-        ValueError: the name is unknown.
-        DataError: no folder was given, or it lacks the text.
     """
     _validate.one_of(NAMES, name=name)
     if name.startswith("grammar"):
@@ -74,11 +70,7 @@ def vocabulary_of(name: str, corpus: Corpus, *, size: int) -> WordVocabulary:
 
 
 def random_parts(corpus: Corpus, words: Sequence[int], *, seed: int) -> list[Corpus]:
-    """Disjoint random parts of a corpus with about these numbers of words (between blanks).
-
-    Raises:
-        DataError: the corpus has too few words.
-    """
+    """Disjoint random parts of a corpus with about these numbers of words (between blanks)."""
     order = np.random.default_rng(seed).permutation(len(corpus))
     lengths = np.array([len(text.split()) for text in corpus])[order]
     ends = np.searchsorted(np.cumsum(lengths), np.cumsum(words))
@@ -140,9 +132,6 @@ def documents_of(
         fewest: documents that a user must have (None: `each`); a user with fewer than `each` has
             all of them.
         shortest, longest: words of a document; None for any number.
-
-    Raises:
-        DataError: the corpus has no users, or some of them have too few such documents.
     """
     (users, owner), named = corpus.owners(), set(names)
     is_named = np.array([name in named for name in users], dtype=bool)

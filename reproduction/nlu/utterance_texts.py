@@ -45,11 +45,7 @@ class Parts:
 
 
 def read_parts(text: UtteranceText, data: Path | None) -> Parts:
-    """Read and sample, with seed 0.
-
-    Raises:
-        DataError: no folder was given, or it lacks the corpus.
-    """
+    """Read and sample, with seed 0."""
     _validate.one_of(("orders", *FOLDERS), dataset=text.dataset)
     parts = _complete_parts(text.dataset, data)
     return Parts(

@@ -92,11 +92,7 @@ class Audited:
 
 
 def read_audited(text: AuditedText, data: Path | None) -> Audited:
-    """Read, sample users and their texts, build vocabularies of the rest.
-
-    Raises:
-        DataError: the corpus is missing, or too few users have enough documents.
-    """
+    """Read, sample users and their texts, build vocabularies of the rest."""
     corpus = read_users_texts(text.dataset, data)
     length = {"shortest": text.shortest, "longest": text.longest}
     eligible = users_with(corpus, fewest=text.each, **length)
@@ -125,11 +121,7 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
 
 
 def read_other_domain(text: AuditedText, dataset: str, data: Path | None) -> tuple[Corpus, Corpus]:
-    """Documents of reference and of compared users of another domain, artificial if it has none.
-
-    Raises:
-        DataError: the corpus is missing, or has too few users or documents.
-    """
+    """Documents of reference and of compared users of another domain, artificial if it has none."""
     corpus, sizes = read_users_texts(dataset, data), (text.reference, text.compared)
     users, needed = sum(sizes), sum(sizes) * text.each
     if corpus.users is not None:
@@ -155,12 +147,7 @@ def documents_by(corpus: Corpus, users: list[str] | tuple[str, ...]) -> Corpus:
 
 
 def read_users_texts(dataset: str, data: Path | None) -> Corpus:
-    """A complete corpus of `TASKS`.
-
-    Raises:
-        ValueError: the name is unknown.
-        DataError: no folder was given, or it lacks the corpus.
-    """
+    """A complete corpus of `TASKS`."""
     _validate.one_of(tuple(TASKS), dataset=dataset)
     if dataset.startswith("grammar"):
         return _generated(pairs=dataset == "grammar-pairs")

@@ -107,11 +107,7 @@ def back_translated(corpus: Corpus, forth: Translate, back: Translate) -> Corpus
 def apertium(
     texts: list[str], direction: str, *, command: str = "apertium", timeout: float = 600
 ) -> list[str]:
-    """A translation of each text; white space inside a text becomes one blank.
-
-    Raises:
-        DataError: the command or the direction is not installed, fails, or takes too long.
-    """
+    """A translation of each text; white space inside a text becomes one blank."""
 
     def run(text: str) -> str:
         arguments = [command, "-u", "-f", "txt", direction]
@@ -150,9 +146,6 @@ def read_wordnet(folder: str | Path) -> dict[str, tuple[str, ...]]:
     meaning. The part of speech is unknown in running text; the one with most meanings in tagged
     texts is used. Function words ("he" is also helium), words in several parts and names in
     capitals are left out. Inflected words ("cars") have no entry.
-
-    Raises:
-        DataError: a file is missing, or a line is at fault.
     """
     entries: dict[str, tuple[int, tuple[str, ...]]] = {}
     for part in PARTS:

@@ -66,11 +66,7 @@ class Users:
 
 
 def read_users(text: UserText, data: Path | None) -> Users:
-    """Read, sample the users, split and plant, with seed 0.
-
-    Raises:
-        DataError: the corpus is missing, or too few users have enough documents.
-    """
+    """Read, sample the users, split and plant, with seed 0."""
     corpus = _sample_users(_read(text.dataset, data), text)
     train, test = corpus.split(text.held_out, seed=0)
     vocabulary = vocabulary_of(text.dataset, train, size=text.vocabulary_size)
