@@ -5,29 +5,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Unpack
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
 
 from annotated_types import Le
 
 from vestige.arguments import Count, PathTo, Watched
-from vestige.results import Result, Run
+from vestige.results import Result
 from vestige.session import Session, verb
 
 if TYPE_CHECKING:
-    from vestige.reports.report import Report
+    from reproduction.tables import Table
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction(Result):
     """Tables of a paper with our numbers next to its own."""
-
-    def reports(self, *, show_secrets: bool) -> "Sequence[Report]":
-        """What a terminal shows; a column may have another type in each table."""
-        from vestige.reports.report import report_of
-
-        rows = [dict(row) for row in self.rows]
-        run = Run(directory=Path(), run={"result": self.kind}, summary={**self.summary}, rows=rows)
-        return [report_of(run, show_secrets=show_secrets)]
 
     def next_step(self, out: object) -> str:
         """A line for the terminal about the folder."""
@@ -109,7 +101,16 @@ def reproduce(
     return Reproduction(
         kind="Reproduction",
         summary={table.name: table.summary() for table in tables},
-        rows=tuple({"table": table.name, **row} for table in tables for row in table.rows()),
+        rows=_rows_of(tables),
+    )
+
+
+def _rows_of(tables: "Sequence[Table]") -> tuple[dict[str, Any], ...]:
+    """The rows of all tables; a column with text in one table has text in all."""
+    rows = [{"table": table.name, **row} for table in tables for row in table.rows()]
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    return tuple(
+        {n: str(v) if n in texts and v is not None else v for n, v in row.items()} for row in rows
     )
 
 

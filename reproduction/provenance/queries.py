@@ -28,19 +28,19 @@ Selection = Select | Literal["rare-sum"]
 
 
 def query_mask(
-    observed: Observations, count: int, *, k: int, how: Selection, words: bool = False
+    observed: Observations, count: int, *, k: int, selection: Selection, words: bool = False
 ) -> NDArray[np.bool_]:
     """(w,) the words in `count` queries of each user, selected alike for all users.
 
     Queries are texts, or single words if `words`; the target shows k words.
     """
     ranked, queries = observed.words, observed.words.queries
-    if how == "rare-sum":
+    if selection == "rare-sum":
         _, first, text = np.unique(queries.texts, return_index=True, return_inverse=True)
         sums = np.bincount(text, -ranked.counts.words[queries.tokens].astype(np.float64))
         return best_of_each(queries.users[first], sums, count)[text]
     number = {"calls": count} if words else {"queries": count}
-    return QueryPolicy(how=how, k=k, **number).mask(queries, ranked.counts, ranked.shadows)
+    return QueryPolicy(how=selection, k=k, **number).mask(queries, ranked.counts, ranked.shadows)
 
 
 def with_noise(trial: AuditTrial, shares: Sequence[float]) -> Iterator[tuple[float, Observations]]:

@@ -133,7 +133,7 @@ def figure3(work: Work, targets: Audits, queries: Counts, calls: Counts) -> Iter
         )
         for counts, k, selections, words in panels:
             for selection, count in product(selections, counts):
-                mask = query_mask(observed, count, k=k, how=selection, words=words)
+                mask = query_mask(observed, count, k=k, selection=selection, words=words)
                 more = {"selection": selection, "queries": count, "words": words}
                 yield from audit_rows(observed.take(mask), k, more, dataset=audit.name)
 

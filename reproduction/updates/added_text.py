@@ -98,7 +98,7 @@ def tables34(work: Work, additions: tuple[Addition, ...]) -> Iterator[Row]:
     paper = paper_numbers("updates", "tables34", key=4)
     for addition in additions:
         texts = {name: added_text(name, addition.words, work) for name in addition.added}
-        material = prepare(addition.setting, work, read_too=tuple(texts.values()))
+        material = prepare(addition.setting, work, vocabulary_texts=tuple(texts.values()))
         vocabulary = material.vocabulary
         calls = [material.snapshot(material.original, seed=seed) for seed in (0, 1)]
         for text in texts.values():
@@ -169,7 +169,7 @@ def table5(
     """
     paper = paper_numbers("updates", "table5", key=1)
     text, _ = read_text(added, work.data)
-    material = prepare_extended(setting, work, (*retrained, *continued), read_too=(text,))
+    material = prepare_extended(setting, work, (*retrained, *continued), vocabulary_texts=(text,))
     original = material.snapshot(material.original, seed=0)
     updates: dict[str, Call] = {}
     for percent in retrained:

@@ -249,11 +249,11 @@ def prepare(
     work: Work,
     *,
     extra_words: Sequence[int] = (),
-    read_too: Sequence[Corpus] = (),
+    vocabulary_texts: Sequence[Corpus] = (),
 ) -> Material:
     """Read the texts of a setting, with extra texts of some sizes.
 
-    The vocabulary is that of the original text and of the texts `read_too`.
+    The vocabulary is that of the original text and of `vocabulary_texts`.
     """
     text, validation = read_text(setting.dataset, work.data)
     original, extras = text, []
@@ -261,7 +261,7 @@ def prepare(
         original, *extras = random_parts(text, [setting.words, *extra_words], seed=0)
         size = min(setting.words // 5, sum(len(text.split()) for text in validation))
         (validation,) = random_parts(validation, [size], seed=0)
-    texts = Corpus.concatenate([original, *read_too])
+    texts = Corpus.concatenate([original, *vocabulary_texts])
     return Material(
         setting=setting,
         original=original,
@@ -272,7 +272,11 @@ def prepare(
 
 
 def prepare_extended(
-    setting: Setting, work: Work, percents: Iterable[int], *, read_too: Sequence[Corpus] = ()
+    setting: Setting,
+    work: Work,
+    percents: Iterable[int],
+    *,
+    vocabulary_texts: Sequence[Corpus] = (),
 ) -> Material:
     """A setting with extra texts; a larger extra text contains the smaller ones.
 
@@ -284,5 +288,5 @@ def prepare_extended(
     levels = sorted({0, *percents})
     steps = [b - a for a, b in itertools.pairwise(levels)]
     sizes = [round(setting.words * step / 100) for step in (*steps, levels[-1])]
-    material = prepare(setting, work, extra_words=sizes, read_too=read_too)
+    material = prepare(setting, work, extra_words=sizes, vocabulary_texts=vocabulary_texts)
     return replace(material, percents=tuple(levels))

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from reproduction.__main__ import run
-from reproduction.reproduce import Reproduction, reproduce
+from reproduction.reproduce import Reproduction, _rows_of, reproduce
+from reproduction.tables import Table
 from vestige import results
 from vestige.cli import app
 from vestige.errors import DataError
@@ -29,14 +30,15 @@ def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, li
 
 
 def test_a_column_may_have_another_type_in_each_table() -> None:
-    tables = {
-        "one": {"name": "one", "title": "One", "note": "First.", "columns": ["rank"], "rows": 1},
-        "two": {"name": "two", "title": "Two", "note": "Second.", "columns": ["rank"], "rows": 1},
-    }
-    rows = ({"table": "one", "rank": "3 to 5"}, {"table": "two", "rank": 4})
-    result = Reproduction(kind="Reproduction", summary=tables, rows=rows)
+    tables = [
+        Table(name=name, title=name, note="", columns=("rank",), entries=({"rank": rank},))
+        for name, rank in (("one", "3 to 5"), ("two", 4))
+    ]
+    summary = {table.name: table.summary() for table in tables}
+    result = Reproduction(kind="Reproduction", summary=summary, rows=_rows_of(tables))
     (report,) = result.reports(show_secrets=False)
-    assert [table.title for table in report.tables] == ["One", "Two"]
+    assert [block.title for block in report.tables] == ["one", "two"]
+    assert "2 tables" in str(result)
 
 
 @pytest.mark.slow

@@ -90,11 +90,11 @@ def test_a_row_states_the_decisions_about_members_then_others(observed, method) 
 
 
 def test_all_users_have_equally_many_queries(observed: Observations) -> None:
-    for how in ("random", "rare", "rare-sum"):
-        texts = observed.words.queries.take(query_mask(observed, 4, k=WHOLE, how=how))
+    for selection in ("random", "rare", "rare-sum"):
+        texts = observed.words.queries.take(query_mask(observed, 4, k=WHOLE, selection=selection))
         for user in range(len(texts.names)):
             assert len(np.unique(texts.texts[texts.users == user])) == 4
-    mask = query_mask(observed, 9, k=20, how="informative", words=True)
+    mask = query_mask(observed, 9, k=20, selection="informative", words=True)
     assert set(observed.words.queries.take(mask).counts().tolist()) == {9}
 
 
