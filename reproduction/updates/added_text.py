@@ -19,7 +19,7 @@ from reproduction.stages import Call, Work
 from reproduction.texts import random_parts, read_text
 from reproduction.updates.exposures import gains
 from reproduction.updates.searches import PAIRS_AND_OPENINGS, Beams, Finding, Search, findings
-from reproduction.updates.snapshots import Setting, prepare, prepare_extended
+from reproduction.updates.snapshots import Setting, prepare
 from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.scores import TokenScore
 from vestige.data.corpus import Corpus
@@ -169,7 +169,7 @@ def table5(
     """
     paper = paper_numbers("updates", "table5", key=1)
     text, _ = read_text(added, work.data)
-    material = prepare_extended(setting, work, (*retrained, *continued), vocabulary_texts=(text,))
+    material = prepare(setting, work, percents=(*retrained, *continued), vocabulary_texts=(text,))
     original = material.snapshot(material.original, seed=0)
     updates: dict[str, Call] = {}
     for percent in retrained:

@@ -24,7 +24,6 @@ from reproduction.updates.snapshots import (
     Setting,
     load_pair,
     prepare,
-    prepare_extended,
     train,
 )
 from vestige.audits.update.pair import Pair
@@ -181,7 +180,7 @@ def table2(
     in percent of D_orig.
     """
     paper = paper_numbers("updates", "table2", key=3)
-    material = prepare_extended(setting, work, (*retrained, *continued))
+    material = prepare(setting, work, percents=(*retrained, *continued))
     canaries = mixed_canaries(material, copies, phrases)
     original = material.snapshot(material.original, seed=0)
     updates: dict[tuple[str, int], tuple[Call, tuple[Canary, ...]]] = {}

@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -185,7 +185,7 @@ class Material:
     extras: tuple[Corpus, ...]
     validation: Corpus
     vocabulary: WordVocabulary
-    percents: tuple[int, ...] = ()
+    percents: tuple[int, ...]
 
     def snapshot(self, corpus: Corpus, *, seed: int, start: Call | None = None) -> Call:
         """The training of a snapshot, from fresh weights or from another snapshot."""
@@ -248,17 +248,23 @@ def prepare(
     setting: Setting,
     work: Work,
     *,
-    extra_words: Sequence[int] = (),
+    percents: Sequence[int] = (),
     vocabulary_texts: Sequence[Corpus] = (),
 ) -> Material:
-    """Read the texts of a setting, with extra texts of some sizes.
+    """Read the texts of a setting, with extra texts in percent of its words.
 
-    The vocabulary is that of the original text and of `vocabulary_texts`.
+    A larger extra text contains the smaller ones; the last extra part is for a second update and as
+    large as the largest extra text. The vocabulary is that of the original text and of
+    `vocabulary_texts`.
     """
+    if percents and setting.words is None:
+        raise ValueError(f"words must be given where text is added, got {setting}")
     text, validation = read_text(setting.dataset, work.data)
-    original, extras = text, []
+    original, extras, levels = text, [], sorted({0, *percents})
     if setting.words is not None:
-        original, *extras = random_parts(text, [setting.words, *extra_words], seed=0)
+        steps = [*(b - a for a, b in itertools.pairwise(levels)), levels[-1]]
+        sizes = [round(setting.words * step / 100) for step in steps]
+        original, *extras = random_parts(text, [setting.words, *sizes], seed=0)
         size = min(setting.words // 5, sum(len(text.split()) for text in validation))
         (validation,) = random_parts(validation, [size], seed=0)
     texts = Corpus.concatenate([original, *vocabulary_texts])
@@ -268,25 +274,5 @@ def prepare(
         extras=tuple(extras),
         validation=validation,
         vocabulary=vocabulary_of(setting.dataset, texts, size=setting.vocabulary_size),
+        percents=tuple(levels),
     )
-
-
-def prepare_extended(
-    setting: Setting,
-    work: Work,
-    percents: Iterable[int],
-    *,
-    vocabulary_texts: Sequence[Corpus] = (),
-) -> Material:
-    """A setting with extra texts; a larger extra text contains the smaller ones.
-
-    The last extra part is for a second update and as large as the largest extra text. ValueError if
-    the setting uses all of its text.
-    """
-    if setting.words is None:
-        raise ValueError(f"words must be given where text is added, got {setting}")
-    levels = sorted({0, *percents})
-    steps = [b - a for a, b in itertools.pairwise(levels)]
-    sizes = [round(setting.words * step / 100) for step in (*steps, levels[-1])]
-    material = prepare(setting, work, extra_words=sizes, vocabulary_texts=vocabulary_texts)
-    return replace(material, percents=tuple(levels))

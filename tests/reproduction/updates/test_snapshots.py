@@ -12,7 +12,7 @@ from reproduction.papers import paper_numbers, settings_of, tables_of
 from reproduction.stages import Call, Work
 from reproduction.updates import canary_tables
 from reproduction.updates.canary_tables import mixed_canaries, private_batches, train_pair
-from reproduction.updates.snapshots import Material, prepare, prepare_extended
+from reproduction.updates.snapshots import Material, prepare
 from vestige.models.checkpoints import load_model
 
 PLANTING = settings_of("updates", "table1", "smoke")["planting"]
@@ -180,7 +180,7 @@ def test_private_trainings_have_the_noise_for_their_text(trained_by, material, m
 
 @pytest.mark.slow
 def test_a_part_is_validated_on_a_text_that_fits_it(material) -> None:
-    part = prepare(replace(SETTING, words=1500), NOWHERE, extra_words=[300])
+    part = prepare(replace(SETTING, words=1500), NOWHERE, percents=[20])
     assert words(part.original) == pytest.approx(1500, abs=6)
     assert words(part.extras[0]) == pytest.approx(300, abs=6)
     assert words(part.validation) == pytest.approx(300, abs=6)
@@ -189,14 +189,14 @@ def test_a_part_is_validated_on_a_text_that_fits_it(material) -> None:
 
 def test_each_extra_text_holds_the_smaller_ones() -> None:
     setting = replace(SETTING, words=1000)
-    material = prepare_extended(setting, NOWHERE, [50, 20])
+    material = prepare(setting, NOWHERE, percents=[50, 20])
     assert material.percents == (0, 20, 50)
     sizes = [sum(map(words, material.extra(percent))) for percent in material.percents]
     assert sizes == pytest.approx([0, 200, 500], abs=12)
     assert material.extra(50)[:1] == material.extra(20)
     assert words(material.extras[-1]) == pytest.approx(500, abs=6)
     with pytest.raises(ValueError, match="words must be given"):
-        prepare_extended(replace(setting, words=None), NOWHERE, [50])
+        prepare(replace(setting, words=None), NOWHERE, percents=[50])
 
 
 @pytest.mark.slow
