@@ -56,13 +56,10 @@ def corpora(data: Path | None, name: str, folders: str) -> Path:
     return data
 
 
-def vocabulary_of(name: str, corpus: Corpus, *, size: int) -> WordVocabulary:
-    """The commonest words of a text; text that is not tokenised is split and in lower case.
+def vocabulary_of(corpus: Corpus, *, size: int, name: str = "") -> WordVocabulary:
+    """The commonest words of a text, `size` tokens including `<unk>` and `<eos>`.
 
-    Args:
-        name: of the text, one of `NAMES`.
-        corpus: the text, or a part of it.
-        size: tokens, including `<unk>` and `<eos>`.
+    Text is split and in lower case, unless its `name` is that of a tokenised text.
     """
     if name in _TOKENISED:
         return WordVocabulary.build(corpus, size=size)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.texts import corpora, documents_of, of_length, sentences
+from reproduction.texts import corpora, documents_of, of_length, sentences, vocabulary_of
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import sources_of
@@ -107,7 +107,7 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
     spare = corpus.take(np.flatnonzero([user not in sampled for user in corpus.users or ()]))
     source = None
     if text.task != "next-word":
-        source = vocabulary_of(sources_of(spare), text.vocabulary_size)
+        source = vocabulary_of(sources_of(spare), size=text.vocabulary_size)
     return Audited(
         members=tuple(sorted(members)),
         others=tuple(sorted(others)),
@@ -115,7 +115,7 @@ def read_audited(text: AuditedText, data: Path | None) -> Audited:
         reference=documents(reference),
         compared=documents(compared),
         spare=spare,
-        vocabulary=vocabulary_of(spare, text.vocabulary_size),
+        vocabulary=vocabulary_of(spare, size=text.vocabulary_size),
         source_vocabulary=source,
     )
 
@@ -152,11 +152,6 @@ def read_users_texts(dataset: str, data: Path | None) -> Corpus:
     if dataset.startswith("grammar"):
         return _generated(pairs=dataset == "grammar-pairs")
     return _read(dataset, corpora(data, dataset, "reddit_college, sated, ..."))
-
-
-def vocabulary_of(corpus: Corpus, size: int) -> WordVocabulary:
-    """The commonest words of a text, split and in lower case."""
-    return WordVocabulary.build(corpus, size=size, lowercase=True, tokenise="words")
 
 
 @cache

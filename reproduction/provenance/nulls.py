@@ -27,11 +27,10 @@ from reproduction.provenance.audited_texts import (
     TASKS,
     documents_by,
     read_users_texts,
-    vocabulary_of,
 )
 from reproduction.provenance.audits import load_any, query_texts
 from reproduction.stages import Work, stage
-from reproduction.texts import documents_of, of_length
+from reproduction.texts import documents_of, of_length, vocabulary_of
 from vestige.audits.membership.ranked_words import (
     RankedWords,
     ShadowRanks,
@@ -188,10 +187,10 @@ def trainings(
     task = TASKS[null.dataset]
     default = preset_of(task)
     text = users.texts_of(users.members)
-    vocabulary = vocabulary_of(text, null.vocabulary_size)
+    vocabulary = vocabulary_of(text, size=null.vocabulary_size)
     sources = None
     if task != "next-word":
-        sources = vocabulary_of(sources_of(text), null.vocabulary_size)
+        sources = vocabulary_of(sources_of(text), size=null.vocabulary_size)
     plan = ShadowPlan(
         seed=2 * repetition,
         count=null.shadows,

@@ -69,7 +69,7 @@ def read_users(text: UserText, data: Path | None) -> Users:
     """Read, sample the users, split and plant, with seed 0."""
     corpus = _sample_users(_read(text.dataset, data), text)
     train, test = corpus.split(text.held_out, seed=0)
-    vocabulary = vocabulary_of(text.dataset, train, size=text.vocabulary_size)
+    vocabulary = vocabulary_of(train, size=text.vocabulary_size, name=text.dataset)
     canaries = user_canaries(
         train, vocabulary, repetitions=text.repetitions, controls=text.controls, seed=0
     )

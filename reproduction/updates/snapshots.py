@@ -273,6 +273,6 @@ def prepare(
         original=original,
         extras=tuple(extras),
         validation=validation,
-        vocabulary=vocabulary_of(setting.dataset, texts, size=setting.vocabulary_size),
+        vocabulary=vocabulary_of(texts, size=setting.vocabulary_size, name=setting.dataset),
         percents=tuple(levels),
     )

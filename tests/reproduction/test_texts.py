@@ -40,7 +40,7 @@ def test_more_words_than_there_are_is_an_error() -> None:
 def test_the_topic_grammar_has_words_that_the_plain_one_lacks() -> None:
     plain, topic = (set(" ".join(sentences(500, topic=t, seed=0)).split()) for t in (False, True))
     assert topic - plain
-    assert len(vocabulary_of("grammar", sentences(500, seed=0), size=50)) == 50
+    assert len(vocabulary_of(sentences(500, seed=0), size=50, name="grammar")) == 50
 
 
 def test_corpora_need_a_folder_and_a_known_name(tmp_path: Path) -> None:
