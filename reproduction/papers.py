@@ -13,13 +13,13 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, create_model
 
 from reproduction.stages import MapFn, Work
 from reproduction.tables import Table, markdown
@@ -51,12 +51,15 @@ class PaperTable:
     remark: Callable[[Rows], str]
     chart: Callable[[Rows], str] | None
 
-    @property
-    def parameters(self) -> dict[str, TypeAdapter[Any]]:
-        """Parsers of the parameters of `make` after the first."""
+    @cached_property
+    def schema(self) -> type[BaseModel]:
+        """The parameters of `make` after the first."""
         hints = get_type_hints(self.make)
-        names = list(inspect.signature(self.make).parameters)[1:]
-        return {name: TypeAdapter(hints[name]) for name in names}
+        fields: dict[str, Any] = {
+            name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+            for name, parameter in list(inspect.signature(self.make).parameters.items())[1:]
+        }
+        return create_model(self.name, **fields)
 
     def settings(self, scale: str) -> dict[str, Any]:
         """The arguments of `make` after the first at a scale, defaults included.
@@ -65,24 +68,14 @@ class PaperTable:
         """
         scale_section = scales_of(self.paper)[scale]
         section = scale_section.get(self.name, scale_section)
-        parameters = self.parameters
-        if self.name in scale_section and (unknown := sorted(set(section) - set(parameters))):
+        names = self.schema.model_fields
+        if self.name in scale_section and (unknown := sorted(set(section) - set(names))):
             raise ValueError(f"{self.paper}/scales.toml: {self.name} takes no {unknown}")
-        parsed = {
-            name: parser.validate_python(section[name])
-            for name, parser in parameters.items()
-            if name in section
-        }
-        bound = inspect.signature(self.make).bind(None, **parsed)
-        bound.apply_defaults()
-        return {name: bound.arguments[name] for name in parameters}
+        return dict(self.schema.model_validate(section))
 
     def configuration(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Settings as the run folder records them."""
-        parsers = self.parameters
-        return {
-            "settings": {n: parsers[n].dump_python(v, mode="json") for n, v in settings.items()}
-        }
+        return {"settings": self.schema.model_construct(**settings).model_dump(mode="json")}
 
     def compute(self, work: Work, settings: Mapping[str, Any]) -> Table:
         """The table with its rows; its chart is written to the folder."""

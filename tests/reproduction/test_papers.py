@@ -164,7 +164,7 @@ def test_settings_are_those_of_the_tables_section_or_of_the_whole_scale() -> Non
     with pytest.raises(ValueError, match=r"first takes no \['numbres'\]"):
         settings_of("made", "first", "small")
     del papers.scales_of("made")["full"]["numbers"]
-    with pytest.raises(TypeError, match="numbers"):
+    with pytest.raises(ValueError, match="numbers"):
         settings_of("made", "first", "full")
 
 

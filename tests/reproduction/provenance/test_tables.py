@@ -88,7 +88,7 @@ def test_larger_scales_have_the_papers_settings(scale: str) -> None:
 
 def test_every_setting_of_a_scale_belongs_to_a_table() -> None:
     for paper in ("provenance", "nlu", "regularization"):
-        taken = {name for table in tables_of(paper).values() for name in table.parameters}
+        taken = {name for table in tables_of(paper).values() for name in table.schema.model_fields}
         for scale in ("smoke", "small", "full"):
             assert set(scales_of(paper)[scale]) <= taken
 
