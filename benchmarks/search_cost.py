@@ -21,7 +21,7 @@ from harness import Row, Run, Task, main, seconds
 from networks import gpt2
 from torch import Tensor
 
-from reproduction.updates.beam_search import beam_search, halving_widths
+from reproduction.updates.searches import beam_search, halving_widths
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.rank import rank_bounds
 from vestige.audits.update.scores import TokenScore

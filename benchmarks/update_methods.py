@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from reproduction.updates.beam_search import beam_search, folded, halving_widths
-from reproduction.updates.searches import PAIRS_AND_OPENINGS
+from reproduction.updates.searches import PAIRS_AND_OPENINGS, beam_search, folded, halving_widths
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.plan import tokens_of
 from vestige.audits.update.prompts import beginning

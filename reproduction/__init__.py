@@ -2,6 +2,6 @@
 
 `python -m reproduction PAPER --out DIR` calls the functions that PAPER/tables.py declares with
 `@table` (papers.py). Their arguments are in PAPER/scales.toml, their titles and notes in
-PAPER/captions.toml, the paper's own numbers in PAPER/paper_*.csv. What takes long is a `@stage`
-(stages.py), which is kept, resumed and shared by tables.
+PAPER/captions.toml, the paper's own numbers in PAPER/paper_*.csv. Long computations are stages
+(stages.py): saved, resumable, and shared by tables.
 """

@@ -1,4 +1,4 @@
-"""The tables of papers: functions declared with `@table`, computed once, and found again.
+"""Tables of papers: functions declared with `@table`, computed once and saved.
 
 A paper is a folder with the module `tables`, and with data: `scales.toml` (the arguments of the
 tables at each scale), `captions.toml` (titles, notes and columns) and `paper_NAME.csv` (the paper's
@@ -7,23 +7,25 @@ own numbers).
 
 import csv
 import inspect
+import json
 import string
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
-from pydantic import TypeAdapter
+from pydantic import BaseModel, create_model
 
 from reproduction.stages import MapFn, Work
-from reproduction.tables import Table, load_table, markdown, read_table
+from reproduction.tables import Table, markdown
 from vestige import _validate, results
 from vestige.data.writing import write_text
+from vestige.errors import RunError
 from vestige.monitor import SILENT, Monitor
 
 PAPERS = ("updates", "regularization", "nlu", "provenance")
@@ -40,7 +42,7 @@ _Make = TypeVar("_Make", bound=Make)
 
 @dataclass(frozen=True, kw_only=True)
 class PaperTable:
-    """A table as it was declared with `@table`."""
+    """A table declared with `@table`."""
 
     paper: str
     name: str
@@ -49,33 +51,45 @@ class PaperTable:
     remark: Callable[[Rows], str]
     chart: Callable[[Rows], str] | None
 
-    @property
-    def parameters(self) -> dict[str, TypeAdapter[Any]]:
-        """The parameters of `make` behind the first one, with what reads their values."""
+    @cached_property
+    def schema(self) -> type[BaseModel]:
+        """The parameters of `make` after the first."""
         hints = get_type_hints(self.make)
-        names = list(inspect.signature(self.make).parameters)[1:]
-        return {name: TypeAdapter(hints[name]) for name in names}
+        fields: dict[str, Any] = {
+            name: (hints[name], ... if parameter.default is parameter.empty else parameter.default)
+            for name, parameter in list(inspect.signature(self.make).parameters.items())[1:]
+        }
+        return create_model(self.name, **fields)
 
     def settings(self, scale: str) -> dict[str, Any]:
-        """The arguments of `make` behind the first one at a scale, defaults included.
+        """The arguments of `make` after the first at a scale, defaults included.
 
-        They are those of the scale's section with the table's name, or of the whole scale.
+        They are in the scale's section with the table's name, or in the section of the scale.
         """
-        of_scale = scales_of(self.paper)[scale]
-        given = of_scale.get(self.name, of_scale)
-        of = self.parameters
-        if self.name in of_scale and (unknown := sorted(set(given) - set(of))):
+        scale_section = scales_of(self.paper)[scale]
+        section = scale_section.get(self.name, scale_section)
+        names = self.schema.model_fields
+        if self.name in scale_section and (unknown := sorted(set(section) - set(names))):
             raise ValueError(f"{self.paper}/scales.toml: {self.name} takes no {unknown}")
-        values = {name: of[name].validate_python(given[name]) for name in of if name in given}
-        bound = inspect.signature(self.make).bind(None, **values)
-        bound.apply_defaults()
-        return {name: bound.arguments[name] for name in of}
+        return dict(self.schema.model_validate(section))
 
     def configuration(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Settings as the run folder records them."""
-        of = self.parameters
-        plain = {name: of[name].dump_python(value, mode="json") for name, value in settings.items()}
-        return {"settings": plain}
+        return {"settings": self.schema.model_construct(**settings).model_dump(mode="json")}
+
+    def compute(self, work: Work, settings: Mapping[str, Any]) -> Table:
+        """The table with its rows; its chart is written to the folder."""
+        rows = list(self.make(work, **settings))
+        if self.chart is not None:
+            write_text(work.out / f"{self.name}.svg", self.chart(rows))
+        title, note, columns = caption(self.paper, self.caption, settings)
+        return Table(
+            name=self.name,
+            title=title,
+            note=f"{note} {self.remark(rows)}".strip(),
+            columns=columns or _scalar_columns(rows),
+            entries=tuple(rows),
+        )
 
 
 _TABLES: dict[str, dict[str, PaperTable]] = {paper: {} for paper in PAPERS}
@@ -87,10 +101,11 @@ def table(
     remark: Callable[[Rows], str] = lambda rows: "",
     chart: Callable[[Rows], str] | None = None,
 ) -> Callable[[_Make], _Make]:
-    """Declare that a function computes the rows of a table, or of several that are alike.
+    """Declare that a function computes the rows of a table, or of several similar ones.
 
-    It takes a `Work` and, by name, what `scales.toml` holds for it; types are its annotations. The
-    first name is that of the caption. `remark` is added to the note, `chart` is saved as SVG.
+    Its first argument is a `Work`; the others come from `scales.toml` by name, parsed by their
+    annotations. The caption has the first name. `remark` is added to the note, `chart` is saved as
+    SVG.
     """
 
     def declare(make: _Make) -> _Make:
@@ -115,7 +130,7 @@ def settings_of(paper: str, table: str, scale: str) -> dict[str, Any]:
     return tables_of(paper)[table].settings(scale)
 
 
-def reproduce(
+def compute_tables(
     paper: str,
     scale: str,
     directory: Path,
@@ -126,51 +141,49 @@ def reproduce(
     map_fn: MapFn = map,
     monitor: Monitor = SILENT,
 ) -> list[Table]:
-    """Compute tables and figures of a paper; what is there already is found again.
+    """Compute tables and figures of a paper, except those that the directory already holds.
 
     Args:
         paper, scale: of `PAPERS` and `SCALES`.
-        directory: where stages, run folders and `tables.md` are kept.
+        directory: for stages, run folders and `tables.md`.
         data, map_fn, monitor: see `Work`.
         tables: names, or ValueError; none: all.
-        record: what the run folders say besides the configuration, such as the command.
+        record: fields of the run folders besides the configuration, such as the command.
 
     Raises:
         RunError: the directory holds a table of another configuration.
     """
-    every = tables_of(paper)
+    declared = tables_of(paper)
     for name in tables:
-        _validate.one_of(tuple(every), table=name)
-    wanted = {name: one for name, one in every.items() if not tables or name in tables}
-    settings = {name: one.settings(scale) for name, one in wanted.items()}
-    configurations = {name: one.configuration(settings[name]) for name, one in wanted.items()}
+        _validate.one_of(tuple(declared), table=name)
+    selected = [table for name, table in declared.items() if not tables or name in tables]
+    settings = {table.name: table.settings(scale) for table in selected}
+    configurations = {table.name: table.configuration(settings[table.name]) for table in selected}
     saved = directory / "results"
-    done = {name: load_table(saved / name, configuration=configurations[name]) for name in wanted}
+    missing = [t for t in selected if not _is_saved(saved / t.name, configurations[t.name])]
     with closing(Work(directory, data=data, map_fn=map_fn, monitor=monitor)) as work:
-        for name, one in wanted.items():
-            if done[name] is None:
-                monitor.log(f"filling {name}")
-                done[name] = made = _filled(one, work, settings[name])
-                run = {**(record or {}), "configuration": configurations[name]}
-                results.save(made, saved / name, run=run)
-    found = [one for one in done.values() if one is not None]
-    write_text(directory / "tables.md", markdown(_all_tables(saved, found)))
-    return found
+        for table in missing:
+            monitor.log(f"computing {table.name}")
+            run = {**(record or {}), "configuration": configurations[table.name]}
+            computed = table.compute(work, settings[table.name])
+            results.save(computed, saved / table.name, run=run)
+    folders = sorted(file.parent for file in saved.glob("*/run.json"))
+    by_name = {folder.name: Table.of(results.load(folder)) for folder in folders}
+    write_text(directory / "tables.md", markdown(by_name.values()))
+    return [by_name[table.name] for table in selected]
 
 
-def _filled(of: PaperTable, work: Work, settings: Mapping[str, Any]) -> Table:
-    """The table with its rows; its chart is written to the directory."""
-    rows = list(of.make(work, **settings))
-    if of.chart is not None:
-        write_text(work.out / f"{of.name}.svg", of.chart(rows))
-    title, note, columns = caption(of.paper, of.caption, settings)
-    return Table(
-        name=of.name,
-        title=title,
-        note=f"{note} {of.remark(rows)}".strip(),
-        columns=columns or _scalar_columns(rows),
-        entries=tuple(rows),
-    )
+def _is_saved(folder: Path, configuration: Mapping[str, object]) -> bool:
+    """Whether a run folder exists; RunError if it has another configuration or is damaged."""
+    if not folder.exists():
+        return False
+    recorded = results.load(folder).run.get("configuration")
+    if recorded != json.loads(results.to_json(configuration)):
+        raise RunError(
+            f"{folder} was made with another configuration",
+            remedy="Choose another --out, or remove that table to compute it again.",
+        )
+    return True
 
 
 def caption(
@@ -181,15 +194,30 @@ def caption(
     Names in braces are replaced by `values` or by texts above the sections of `captions.toml`; the
     columns `shown` above them follow a table's own.
     """
-    read = _toml(paper, "captions.toml")
-    own = read[name]
-    parts = [own.get(key, "") for key in ("title", "note")]
-    for key, text in read.items():
+    captions = _toml(paper, "captions.toml")
+    section = captions[name]
+    parts = [section.get(key, "") for key in ("title", "note")]
+    for key, text in captions.items():
         if isinstance(text, str):
             parts = [part.replace(f"{{{key}}}", text) for part in parts]
     title, note = (_Caption().format(part, **values) for part in parts)
-    columns = tuple(own.get("columns", ()))
-    return title, note, (*columns, *read.get("shown", ())) if columns else ()
+    columns = tuple(section.get("columns", ()))
+    return title, note, (*columns, *captions.get("shown", ())) if columns else ()
+
+
+class _Caption(string.Formatter):
+    """Joins several values by commas."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        joined = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        return str(super().format_field(joined, format_spec))
+
+
+def _scalar_columns(rows: Rows) -> tuple[str, ...]:
+    names = dict.fromkeys(key for row in rows for key in row)
+    return tuple(
+        name for name in names if not any(isinstance(row.get(name), list | tuple) for row in rows)
+    )
 
 
 def paper_numbers(paper: str, table: str, *, key: int) -> dict[tuple[Value, ...], Row]:
@@ -204,13 +232,13 @@ def paper_numbers(paper: str, table: str, *, key: int) -> dict[tuple[Value, ...]
     """
     text = files("reproduction").joinpath(paper, f"paper_{table}.csv").read_text("utf-8")
     names, *rows = csv.reader(text.splitlines())
-    found: dict[tuple[Value, ...], Row] = {}
+    numbers: dict[tuple[Value, ...], Row] = {}
     for row in rows:
         values = [value_of(cell) for cell in row]
-        if len(row) != len(names) or tuple(values[:key]) in found:
+        if len(row) != len(names) or tuple(values[:key]) in numbers:
             raise ValueError(f"paper_{table}.csv must have {names} and each key once, got {row}")
-        found[tuple(values[:key])] = dict(zip(names[key:], values[key:], strict=True))
-    return found
+        numbers[tuple(values[:key])] = dict(zip(names[key:], values[key:], strict=True))
+    return numbers
 
 
 def value_of(cell: str) -> Value:
@@ -230,45 +258,21 @@ def value_of(cell: str) -> Value:
 
 @cache
 def scales_of(paper: str) -> dict[str, Any]:
-    """The scales of a paper by name, with `like` and "none" replaced by what they mean."""
-    read = _toml(paper, "scales.toml")
-    return {name: _resolved(read[name], read) for name in SCALES}
+    """The scales of a paper by name, with `like` and "none" resolved."""
+    sections = _toml(paper, "scales.toml")
+    return {name: _resolved(sections[name], sections) for name in SCALES}
 
 
-def _resolved(node: Any, every: Mapping[str, Any]) -> Any:
+def _resolved(node: Any, sections: Mapping[str, Any]) -> Any:
     if isinstance(node, list):
-        return [_resolved(one, every) for one in node]
+        return [_resolved(part, sections) for part in node]
     if not isinstance(node, dict):
         return node
-    base = _resolved(every[node["like"]], every) if "like" in node else {}
-    own = {name: _resolved(one, every) for name, one in node.items() if name != "like"}
-    return {**base, **{name: None if one == "none" else one for name, one in own.items()}}
+    base = _resolved(sections[node["like"]], sections) if "like" in node else {}
+    changed = {name: _resolved(part, sections) for name, part in node.items() if name != "like"}
+    return base | {name: None if part == "none" else part for name, part in changed.items()}
 
 
 @cache
 def _toml(paper: str, name: str) -> dict[str, Any]:
     return tomllib.loads(files("reproduction").joinpath(paper, name).read_text("utf-8"))
-
-
-class _Caption(string.Formatter):
-    """Formats several values one after the other."""
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        joined = ", ".join(map(str, value)) if isinstance(value, tuple) else value
-        return str(super().format_field(joined, format_spec))
-
-
-def _scalar_columns(rows: Rows) -> tuple[str, ...]:
-    names = dict.fromkeys(key for row in rows for key in row)
-    return tuple(
-        name for name in names if not any(isinstance(row.get(name), list | tuple) for row in rows)
-    )
-
-
-def _all_tables(saved: Path, tables: Sequence[Table]) -> list[Table]:
-    """These tables, and those that an earlier call saved beside them, by name."""
-    by_name = {table.name: table for table in tables}
-    for folder in saved.iterdir():
-        if folder.name not in by_name and (folder / "run.json").is_file():
-            by_name[folder.name] = read_table(results.load(folder))
-    return [by_name[name] for name in sorted(by_name)]

@@ -1,8 +1,8 @@
-"""The verb of the tables of four papers, their numbers beside ours."""
+"""The verb of the papers' tables."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Unpack
@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Reproduction(Result):
-    """Tables of a paper with our numbers next to its own.
-
-    Attributes:
-        tables: in the paper's order.
-        directory: where they are kept.
-    """
-
-    tables: "Sequence[Table]" = ()
-    directory: Path = field(default=Path(), compare=False)
+    """Tables of a paper with our numbers next to its own."""
 
     def next_step(self, out: object) -> str:
         """A line for the terminal about the folder."""
@@ -47,7 +39,7 @@ def reproduce(
     processes: Annotated[Count, Le(1024)] = 1,
     **common: Unpack[Watched],
 ) -> Reproduction:
-    """Repeat the experiments of a paper, with its numbers next to ours.
+    """Recompute the tables of a paper, with its numbers next to ours.
 
     `updates` is "Analyzing Information Leakage of Updates to Natural Language Models"
     (Zanella-Béguelin et al., 2020), Tables 1 to 5, Figure 1 and RQ5, and a table of ours on models
@@ -67,9 +59,9 @@ def reproduce(
 
     Args:
         experiment: Which paper.
-        out: Folder for trials and tables. Finished ones in it are used.
-        scale: smoke: seconds, on made-up text. small: hours on two cores, an hour or less per
-            table. full: the paper's size, for a GPU.
+        out: Folder for models and tables. Finished ones in it are reused.
+        scale: smoke: seconds, on generated text. small: hours on two cores, an hour or less
+            per table. full: the paper's size, for a GPU.
         table: Repeatable; default: all. updates: table1 (Penn Treebank), table1-reddit-rnn,
             table1-reddit-transformer, table1-wikitext, table2, tables3-4, table5, figure1,
             subwords, rq5. regularization: figure2, figure3ab, figure3c, table1. nlu: utility,
@@ -78,7 +70,7 @@ def reproduce(
         data: Folder with ptb, wikitext2, reddit_college and newsgroups; or snips, atis and
             nlu_eval; or reddit_college, sated, cornell_movie, wikitext2 and ubuntu_irc. Not for
             smoke. Default: the environment variable VESTIGE_DATA.
-        processes: Trainings side by side.
+        processes: Trainings in parallel.
 
     Raises:
         ValueError: `table` is not one of the paper's.
@@ -89,40 +81,40 @@ def reproduce(
     from vestige.data.writing import lock_output
     from vestige.parallel import map_processes
 
-    folder, given = Path(out), data or os.environ.get("VESTIGE_DATA")
-    with lock_output(folder, keep_if=_worth_keeping):
+    folder, corpora = Path(out), data or os.environ.get("VESTIGE_DATA")
+    with lock_output(folder, keep_if=_has_finished_parts):
         try:
-            tables = papers.reproduce(
+            tables = papers.compute_tables(
                 experiment,
                 scale,
                 folder,
-                data=None if given is None else Path(given),
+                data=None if corpora is None else Path(corpora),
                 tables=table,
                 record=run.record(),
                 map_fn=map if processes == 1 else partial(map_processes, processes=processes),
                 monitor=run.monitor,
             )
         except (OSError, KeyboardInterrupt) as error:
-            if _worth_keeping(folder):
+            if _has_finished_parts(folder):
                 error.add_note("The same command resumes: finished parts are kept")
             raise
     return Reproduction(
         kind="Reproduction",
-        summary={one.name: one.summary() for one in tables},
-        rows=tuple(_rows(tables)),
-        tables=tuple(tables),
-        directory=folder,
+        summary={table.name: table.summary() for table in tables},
+        rows=_rows_of(tables),
     )
 
 
-def _rows(tables: "Sequence[Table]") -> Iterator[Mapping[str, Any]]:
-    """The rows of all tables, each with the name of its table."""
-    for table in tables:
-        for row in table.rows():
-            yield {"table": table.name, **row}
+def _rows_of(tables: "Sequence[Table]") -> tuple[dict[str, Any], ...]:
+    """The rows of all tables; a column with text in one table has text in all."""
+    rows = [{"table": table.name, **row} for table in tables for row in table.rows()]
+    texts = {name for row in rows for name, value in row.items() if isinstance(value, str)}
+    return tuple(
+        {n: str(v) if n in texts and v is not None else v for n, v in row.items()} for row in rows
+    )
 
 
-def _worth_keeping(out: Path) -> bool:
-    """Whether a failed call has left something to go on from."""
-    kept: Iterable[str] = ("checkpoint.safetensors", "run.json", "stages.sqlite", "shadow.json")
-    return any(any(out.rglob(name)) for name in kept)
+def _has_finished_parts(out: Path) -> bool:
+    """Whether a failed call has left results to resume from."""
+    names = ("checkpoint.safetensors", "run.json", "stages.sqlite", "shadow.json")
+    return any(any(out.rglob(name)) for name in names)

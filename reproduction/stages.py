@@ -1,20 +1,19 @@
-"""Stages: functions whose results are kept, and found again by what they were called with.
+"""Stages: functions whose results are saved under a hash of their arguments.
 
     @stage(outputs=("model",))
     def train(corpus: Corpus, seed: int, *, folder: Path) -> dict[str, float]: ...
 
     work = Work(out)
-    done = work(train(corpus, seed=1))  # computed, or found
-    done.value, done.folder
+    finished = work(train(corpus, seed=1))  # computed, or read
+    finished.value, finished.folder
 
-Calling a stage computes nothing: it describes the computation. The SHA-256 of the description
+Calling a stage returns a `Call`, which describes the computation. The SHA-256 of the description
 (function, version, arguments) is the key of the result and the name of the stage's folder. An
 argument may be a number, a text, a dataclass, anything with a `fingerprint`, sequences and mappings
 of these, and another call, which is finished first and passed as `Finished`.
 
-A result is written when its function returns. A killed stage is called again and finds in its
-folder what it left, such as the checkpoint of a training; a damaged one starts with an empty
-folder.
+A result is written when its function returns. A killed stage is called again and finds the files
+in its folder, such as the checkpoint of a training. A damaged one starts with an empty folder.
 """
 
 import hashlib
@@ -35,15 +34,15 @@ from vestige.results import to_json
 from vestige.store import Store
 
 STORE, FOLDERS = "stages.sqlite", "stages"
-GIVEN = ("folder", "work")
-"""Parameters that a stage may have besides its arguments; they do not decide its result."""
+CONTEXT = ("folder", "work")
+"""Parameters of a stage that `Work` passes; they are not part of the description."""
 
 MapFn = Callable[..., Iterable[Any]]
 """`map`, or one over processes."""
 
 
 class Stage:
-    """A function that was declared with `@stage`; calling it gives a `Call`."""
+    """A function declared with `@stage`; calling it returns a `Call`."""
 
     def __init__(
         self, function: Callable[..., Any], *, version: int = 1, outputs: Sequence[str] = ()
@@ -52,8 +51,8 @@ class Stage:
         self.name, self.function = function.__name__, function
         self.version, self.outputs = version, tuple(outputs)
         parameters = inspect.signature(function).parameters.values()
-        self.given = [one.name for one in parameters if one.name in GIVEN]
-        self.signature = inspect.Signature([p for p in parameters if p.name not in GIVEN])
+        self.context = [p.name for p in parameters if p.name in CONTEXT]
+        self.signature = inspect.Signature([p for p in parameters if p.name not in CONTEXT])
 
     def __call__(self, *arguments: Any, **named: Any) -> "Call":
         bound = self.signature.bind(*arguments, **named)
@@ -67,7 +66,7 @@ class Stage:
 def stage(
     *, version: int = 1, outputs: Sequence[str] = ()
 ) -> Callable[[Callable[..., Any]], Stage]:
-    """Declare a stage, a function at the top of a module, with a name that no other stage has.
+    """Declare a stage: a function at the top of a module, with a unique name.
 
     Args:
         version: raised whenever the function computes something else from the same arguments.
@@ -87,8 +86,8 @@ class Call:
     @cached_property
     def key(self) -> str:
         """Equal for equal descriptions."""
-        described = _described([self.stage.version, self.arguments])
-        digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
+        description = _description([self.stage.version, self.arguments])
+        digest = hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()
         return f"{self.stage.name}-{digest[:16]}"
 
     @property
@@ -99,7 +98,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Finished:
-    """A finished call: what its function returned, and its folder."""
+    """A finished call: the value of its function, and its folder."""
 
     value: Any
     folder: Path
@@ -112,13 +111,13 @@ class Finished:
 
 @dataclass(frozen=True)
 class Work:
-    """Where stages are computed and kept.
+    """Computes stages and saves their results.
 
     Attributes:
         out: holds the results and the stages' folders.
         data: the folder of corpora.
-        map_fn: maps a function over calls that do not wait for one another.
-        monitor: gets what is done.
+        map_fn: maps a function over independent calls.
+        monitor: shows progress.
     """
 
     out: Path
@@ -127,37 +126,33 @@ class Work:
     monitor: Monitor = SILENT
 
     def __call__(self, call: Call) -> Finished:
-        """Finish a call and those that it needs, or find it."""
+        """Finish a call and those that it needs, or read its result."""
         return self.all([call])[0]
 
     def all(self, calls: Iterable[Call]) -> list[Finished]:
         """Finish several calls, each once and after those that it needs."""
         calls = list(calls)
-        waiting: dict[str, Call] = {}
+        pending: dict[str, Call] = {}
         for call in calls:
-            self._add_missing(call, waiting)
-        total = len(waiting)
-        here = self.map_fn is map
-        compute = self._compute if here else partial(_compute_away, self.out, self.data)
+            self._add_missing(call, pending)
+        total = len(pending)
+        in_process = self.map_fn is map
+        compute = self._compute if in_process else partial(_compute_elsewhere, self.out, self.data)
         with self.monitor.progress("stages") as step:
-            while waiting:
-                ready = [c for c in waiting.values() if not any(n.key in waiting for n in c.needs)]
+            while pending:
+                ready = [c for c in pending.values() if not any(n.key in pending for n in c.needs)]
                 for key in self.map_fn(compute, ready):
-                    del waiting[key]
-                    done = total - len(waiting)
-                    self.monitor.log(f"finished {key} ({done} of {total})")
-                    step(done, total)
-        return [self.finished(call) for call in calls]
+                    del pending[key]
+                    finished = total - len(pending)
+                    self.monitor.log(f"finished {key} ({finished} of {total})")
+                    step(finished, total)
+        return [self._finished(call) for call in calls]
 
-    def finished(self, call: Call) -> Finished:
-        """A call that is finished; KeyError if it is not."""
-        return Finished(self._store[call.key], self.out / FOLDERS / call.key, call.key)
-
-    def is_whole(self, call: Call) -> bool:
-        """Whether a call is finished and its files are those that it wrote."""
+    def is_intact(self, call: Call) -> bool:
+        """Whether a call is finished and its output files are unchanged."""
         if not (self.out / STORE).exists() or call.key not in self._store:
             return False
-        return not call.stage.outputs or self._recorded(call) == self._files(call)
+        return not call.stage.outputs or self._saved_hashes(call) == self._file_hashes(call)
 
     def close(self) -> None:
         """Close the file of results."""
@@ -168,76 +163,84 @@ class Work:
     def _store(self) -> Store:
         return Store(self.out / STORE, monitor=self.monitor, shared=True)
 
-    def _add_missing(self, call: Call, waiting: dict[str, Call]) -> None:
-        if call.key in waiting or self.is_whole(call):
+    def _finished(self, call: Call) -> Finished:
+        return Finished(self._store[call.key], self.out / FOLDERS / call.key, call.key)
+
+    def _add_missing(self, call: Call, pending: dict[str, Call]) -> None:
+        if call.key in pending or self.is_intact(call):
             return
-        if (self.out / STORE).exists() and self._recorded(call) is not None:
+        if (self.out / STORE).exists() and self._saved_hashes(call) is not None:
             self.monitor.log(f"{call.key} is damaged and computed again")
         for needed in call.needs:
-            self._add_missing(needed, waiting)
-        waiting[call.key] = call
+            self._add_missing(needed, pending)
+        pending[call.key] = call
 
     def _compute(self, call: Call) -> str:
         """Compute a call whose needs are finished; its key."""
         folder = self.out / FOLDERS / call.key
-        if (self.out / STORE).exists() and self._recorded(call) not in (None, self._files(call)):
+        saved = self._saved_hashes(call) if (self.out / STORE).exists() else None
+        if saved not in (None, self._file_hashes(call)):
             shutil.rmtree(folder, ignore_errors=True)
-            del self._store[_record(call)]
+            del self._store[_hashes_key(call)]
         if call.stage.outputs:
             make_directory(folder)
-        arguments = {name: _passed(value, self) for name, value in call.arguments.items()}
-        given = {"folder": folder, "work": self}
-        given = {name: given[name] for name in call.stage.given}
-        value = call.stage.function(**arguments, **given)
+        context = {"folder": folder, "work": self}
+        arguments = {name: self._with_results(value) for name, value in call.arguments.items()}
+        arguments |= {name: context[name] for name in call.stage.context}
+        value = call.stage.function(**arguments)
+        has_arrays = isinstance(value, dict) and any(
+            isinstance(part, np.ndarray) for part in value.values()
+        )
         with self._store.transaction():
-            self._store[call.key] = value if _is_arrays(value) else json.loads(to_json(value))
+            self._store[call.key] = value if has_arrays else json.loads(to_json(value))
             if call.stage.outputs:
-                self._store[_record(call)] = self._files(call)
+                self._store[_hashes_key(call)] = self._file_hashes(call)
         return call.key
 
-    def _recorded(self, call: Call) -> dict[str, str] | None:
-        """SHA-256 of the files that a finished call wrote, by path in its folder."""
-        found: dict[str, str] | None = self._store.get(_record(call))
-        return found
+    def _with_results(self, value: Any) -> Any:
+        """An argument with finished calls in place of calls."""
+        if isinstance(value, Call):
+            return self._finished(value)
+        if isinstance(value, Mapping):
+            return {name: self._with_results(part) for name, part in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._with_results(part) for part in value)
+        return value
 
-    def _files(self, call: Call) -> dict[str, str]:
-        """The same of the files that are there."""
+    def _saved_hashes(self, call: Call) -> dict[str, str] | None:
+        """SHA-256 of the output files when the call finished, by path in its folder."""
+        hashes: dict[str, str] | None = self._store.get(_hashes_key(call))
+        return hashes
+
+    def _file_hashes(self, call: Call) -> dict[str, str]:
+        """SHA-256 of the output files as they are now."""
         folder = self.out / FOLDERS / call.key
-        places = [folder / name for name in call.stage.outputs]
-        inner = [file for place in places for file in (place, *place.rglob("*")) if file.is_file()]
-        return {file.relative_to(folder).as_posix(): _sha256(file) for file in sorted(inner)}
+        outputs = [folder / name for name in call.stage.outputs]
+        files = [f for output in outputs for f in (output, *output.rglob("*")) if f.is_file()]
+        return {file.relative_to(folder).as_posix(): _sha256(file) for file in sorted(files)}
 
 
-def _compute_away(out: Path, data: Path | None, call: Call) -> str:
+def _compute_elsewhere(out: Path, data: Path | None, call: Call) -> str:
     """`Work._compute` in another process, which opens the file of results once."""
-    return _here(out, data)._compute(call)
+    return _work(out, data)._compute(call)
 
 
-_here = cache(Work)
+_work = cache(Work)
 
 
-def _record(call: Call) -> str:
+def _hashes_key(call: Call) -> str:
     return f"files of {call.key}"
-
-
-def _passed(value: Any, work: Work) -> Any:
-    """An argument as the function gets it: finished calls in place of calls."""
-    if isinstance(value, Call):
-        return work.finished(value)
-    if isinstance(value, Mapping):
-        return {name: _passed(one, work) for name, one in value.items()}
-    return type(value)(_passed(one, work) for one in value) if _is_sequence(value) else value
 
 
 def _calls_in(value: Any) -> Iterator[Call]:
     if isinstance(value, Call):
         yield value
-    elif isinstance(value, Mapping) or _is_sequence(value):
-        for one in value.values() if isinstance(value, Mapping) else value:
-            yield from _calls_in(one)
+    elif isinstance(value, Mapping) or type(value) in (list, tuple):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _calls_in(part)
 
 
-def _described(value: Any) -> Any:
+def _description(value: Any) -> Any:
     """A value as JSON that is equal for equal values."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -246,21 +249,13 @@ def _described(value: Any) -> Any:
     if hasattr(value, "fingerprint"):
         return {"fingerprint": value.fingerprint()}
     if is_dataclass(value):
-        parts = {one.name: getattr(value, one.name) for one in fields(value) if one.compare}
-        return {"class": type(value).__name__, **_described(parts)}
+        parts = {field.name: getattr(value, field.name) for field in fields(value) if field.compare}
+        return {"class": type(value).__name__, **_description(parts)}
     if isinstance(value, Mapping):
-        return {str(name): _described(one) for name, one in value.items()}
+        return {str(name): _description(part) for name, part in value.items()}
     if isinstance(value, Sequence):
-        return [_described(one) for one in value]
+        return [_description(part) for part in value]
     raise TypeError(f"a stage must be described by plain values, got {type(value).__name__}")
-
-
-def _is_sequence(value: object) -> bool:
-    return type(value) in (list, tuple)
-
-
-def _is_arrays(value: object) -> bool:
-    return isinstance(value, dict) and any(isinstance(one, np.ndarray) for one in value.values())
 
 
 def _sha256(file: Path) -> str:

@@ -1,19 +1,15 @@
-"""A table of a paper with our numbers in it: saved as a run, printed as Markdown."""
+"""A table of a paper with our numbers: saved as a run folder, printed as Markdown."""
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from vestige import results
-from vestige.errors import RunError
 from vestige.results import Measurement, Run
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Measurement):
-    """Rows with the paper's numbers beside ours.
+    """Rows with the paper's numbers next to ours.
 
     Attributes:
         name: such as "table1".
@@ -45,33 +41,23 @@ class Table(Measurement):
         for entry in self.entries:
             yield {name: entry.get(name) for name in columns}
 
+    @classmethod
+    def of(cls, run: Run) -> "Table":
+        """The table in a run folder."""
+        texts = {name: run.summary[name] for name in ("name", "title", "note")}
+        return cls(**texts, columns=tuple(run.summary["columns"]), entries=tuple(run.rows))
 
-def load_table(directory: Path, *, configuration: Mapping[str, object]) -> Table | None:
-    """The table that a run folder holds, or None where there is none yet.
-
-    Raises:
-        RunError: it was made with another configuration, or is damaged.
-    """
-    if not directory.exists():
-        return None
-    run = results.load(directory)
-    if run.run.get("configuration") != json.loads(results.to_json(configuration)):
-        raise RunError(
-            f"{directory} was made with another configuration",
-            remedy="Choose another --out, or remove that table to have it made again.",
-        )
-    return read_table(run)
+    def markdown(self) -> str:
+        """The table with its title and note, as GitHub reads it."""
+        lines = [[name.replace("_", " ") for name in self.columns], ["---"] * len(self.columns)]
+        lines += [[cell(entry.get(name)) for name in self.columns] for entry in self.entries]
+        grid = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        return f"### {self.title}\n\n{self.note}\n\n{grid}"
 
 
-def read_table(run: Run) -> Table:
-    """The table that a run holds."""
-    texts = {name: run.summary[name] for name in ("name", "title", "note")}
-    return Table(**texts, columns=tuple(run.summary["columns"]), entries=tuple(run.rows))
-
-
-def markdown(tables: Sequence[Table]) -> str:
-    """The tables with their titles and notes, as GitHub reads it."""
-    return "\n\n".join(_markdown(table) for table in tables) + "\n"
+def markdown(tables: Iterable[Table]) -> str:
+    """A page of tables."""
+    return "\n\n".join(table.markdown() for table in tables) + "\n"
 
 
 def cell(value: object) -> str:
@@ -90,11 +76,3 @@ def cell(value: object) -> str:
     if isinstance(value, int):
         return f"{value:,}" if value < 10**7 else f"{value:.1e}"
     return str(value).replace("|", "\\|")
-
-
-def _markdown(table: Table) -> str:
-    heads = " | ".join(name.replace("_", " ") for name in table.columns)
-    lines = [f"| {heads} |", "| " + " | ".join("---" for _ in table.columns) + " |"]
-    for entry in table.entries:
-        lines.append("| " + " | ".join(cell(entry.get(name)) for name in table.columns) + " |")
-    return f"### {table.title}\n\n{table.note}\n\n" + "\n".join(lines)

@@ -1,4 +1,4 @@
-"""The texts that experiments learn, by name, and random parts of them."""
+"""The texts that models learn, by name; random parts of them, and documents of users."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from vestige.data.corpus import Corpus
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.formats.text import read_newsgroups, read_penn_treebank, read_wikitext
 from vestige.data.lexicon import TEMPLATES, WORDS_BY_ROLE
+from vestige.data.users import fits_length
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 
@@ -21,16 +22,12 @@ _VALIDATION = 0.05  # of Reddit, as in the paper
 
 
 def read_text(name: str, data: Path | None) -> tuple[Corpus, Corpus]:
-    """A text, and text of its kind to validate on (empty for a newsgroup).
+    """A text, and a validation text of its kind (empty for a newsgroup).
 
     Args:
         name: one of `NAMES`.
         data: the folder that holds `ptb`, `wikitext2`, `reddit_college` and `newsgroups`; the
             grammars need none.
-
-    Raises:
-        ValueError: there is no such text.
-        DataError: no folder was given, or it lacks the text.
     """
     _validate.one_of(NAMES, name=name)
     if name.startswith("grammar"):
@@ -50,7 +47,7 @@ def read_text(name: str, data: Path | None) -> tuple[Corpus, Corpus]:
 
 
 def corpora(data: Path | None, name: str, folders: str) -> Path:
-    """The folder of corpora, or the error that the text of a name needs it."""
+    """The folder of corpora; DataError if the text `name` needs one and none was given."""
     if data is None:
         raise DataError(
             f"the text {name} needs a folder of corpora",
@@ -59,13 +56,10 @@ def corpora(data: Path | None, name: str, folders: str) -> Path:
     return data
 
 
-def vocabulary_of(name: str, corpus: Corpus, *, size: int) -> WordVocabulary:
-    """The commonest words of a text; what does not come tokenised is split and put in lower case.
+def vocabulary_of(corpus: Corpus, *, size: int, name: str = "") -> WordVocabulary:
+    """The commonest words of a text, `size` tokens including `<unk>` and `<eos>`.
 
-    Args:
-        name: of the text, one of `NAMES`.
-        corpus: the text, or a part of it.
-        size: tokens, `<unk>` and `<eos>` counted.
+    Text is split and in lower case, unless its `name` is that of a tokenised text.
     """
     if name in _TOKENISED:
         return WordVocabulary.build(corpus, size=size)
@@ -73,11 +67,7 @@ def vocabulary_of(name: str, corpus: Corpus, *, size: int) -> WordVocabulary:
 
 
 def random_parts(corpus: Corpus, words: Sequence[int], *, seed: int) -> list[Corpus]:
-    """Disjoint random parts of a corpus, of about so many words (between blanks) each.
-
-    Raises:
-        DataError: the corpus has fewer words than asked for.
-    """
+    """Disjoint random parts of a corpus with about these numbers of words (between blanks)."""
     order = np.random.default_rng(seed).permutation(len(corpus))
     lengths = np.array([len(text.split()) for text in corpus])[order]
     ends = np.searchsorted(np.cumsum(lengths), np.cumsum(words))
@@ -95,18 +85,65 @@ def sentences(number: int, *, topic: bool = False, seed: int) -> Corpus:
 
     Args:
         number: how many.
-        topic: half of the words are some that the plain grammar lacks.
-        seed: decides the words.
+        topic: half of the words are absent from the plain grammar.
+        seed: of the words.
     """
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     common = {role: words[:60] for role, words in WORDS_BY_ROLE.items()}
     special = {role: words[60:66] for role, words in WORDS_BY_ROLE.items()}
     templates = TEMPLATES[5] + TEMPLATES[6]
 
     def word(role: str) -> str:
-        words = special[role] if topic and generator.random() < 0.5 else common[role]
+        words = special[role] if topic and rng.random() < 0.5 else common[role]
         odds = 1 / np.arange(1, len(words) + 1)
-        return str(generator.choice(words, p=odds / odds.sum()))
+        return str(rng.choice(words, p=odds / odds.sum()))
 
-    chosen = generator.integers(len(templates), size=number)
+    chosen = rng.integers(len(templates), size=number)
     return Corpus.from_texts(" ".join(word(role) for role in templates[i]) for i in chosen)
+
+
+def of_length(corpus: Corpus, *, shortest: int = 1, longest: int | None = None) -> Corpus:
+    """The documents of `shortest` to `longest` words between blanks, in order."""
+    return corpus.take(np.flatnonzero(fits_length(corpus, shortest, longest)))
+
+
+def documents_of(
+    corpus: Corpus,
+    names: Sequence[str],
+    *,
+    each: int,
+    seed: int,
+    fewest: int | None = None,
+    shortest: int = 1,
+    longest: int | None = None,
+) -> Corpus:
+    """Random documents of every named user, `each` of them, in the order of the corpus.
+
+    The documents of a user do not depend on the other names.
+
+    Args:
+        corpus: with users.
+        names: different users.
+        each: documents per user.
+        seed: of the choice.
+        fewest: documents that a user must have (None: `each`); a user with fewer than `each` has
+            all of them.
+        shortest, longest: words of a document; None for any number.
+    """
+    (users, owner), named = corpus.user_indices(), set(names)
+    is_named = np.array([name in named for name in users], dtype=bool)
+    eligible = np.flatnonzero(is_named[owner] & fits_length(corpus, shortest, longest))
+    counts = np.bincount(owner[eligible], minlength=len(users))
+    fewest = each if fewest is None else fewest
+    lacking = int((counts[is_named] < fewest).sum()) + len(names) - int(is_named.sum())
+    if lacking:
+        raise DataError(
+            f"{lacking} of {len(names)} users have fewer than {fewest} documents of the right "
+            "length",
+            remedy="Choose users with more documents, ask for fewer documents or other lengths.",
+        )
+    random = np.random.default_rng(seed).random(len(corpus))[eligible]
+    drawn = eligible[np.lexsort((random, owner[eligible]))]  # by user, in random order within
+    starts = np.cumsum(counts) - counts
+    rank = np.arange(len(drawn)) - starts[owner[drawn]]  # within the user's documents, from 0
+    return corpus.take(np.sort(drawn[rank < each]))

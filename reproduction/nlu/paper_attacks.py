@@ -11,13 +11,12 @@ and only the logits z are optimized (Adam, 250 epochs, 6.5e-3 falling by 0.995 a
 trivial attack (section 3.1): vectors start at random, and each becomes the word with the nearest
 vector.
 
-Differs from the paper: it does not say where z starts. The start decides the attack, since all
-steps together move a logit by less than 1: one start from zero, the default here, was its strongest
-reading in our measurements; starts from N(0, 1) have almost chosen before they move. It gives no
-settings for the trivial attack: vectors start from a normal distribution with the candidates' mean
-and spread in each dimension, and the nearest word is sought among the candidates, not in the whole
-vocabulary, which makes it stronger. All trials and starts are one batch with one backward pass a
-step, and the words that come out are ranked by their own loss.
+Differs from the paper: the paper does not state the initial z, which decides the attack, since all
+steps together change a logit by less than 1. We start from zero, the strongest reading in our
+measurements; starts from N(0, 1) have almost chosen before they move. The paper gives no settings
+for the trivial attack: vectors start from a normal distribution with the candidates' mean and
+spread in each dimension, and the nearest word is sought among the candidates, not in the whole
+vocabulary, which makes it stronger. All trials are one batch with one backward pass per step.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +24,6 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from vestige import _validate
 from vestige.audits.extraction.objective import ExtractionObjective
 from vestige.audits.extraction.searches import Candidates, Progress, Search, best_of_tried
 
@@ -35,58 +33,40 @@ TEMPERATURE, COOLING = 0.1, 0.997
 
 def discrete_optimization(
     objective: ExtractionObjective,
-    generator: torch.Generator,
+    rng: torch.Generator,
     progress: Progress | None = None,
     *,
-    starts: int = 1,
-    scale: float = 0.0,
     epochs: int = EPOCHS,
 ) -> Candidates:
-    """The most probable words of each start, ranked by their own loss.
-
-    Logits start from N(0, scale^2), with 0 from zero, of which there is one start.
-    """
-    _validate.at_least(1, starts=starts, epochs=epochs)
-    _validate.at_least(0, scale=scale)
-    if starts > 1 and not scale:
-        raise ValueError(
-            f"scale must be positive with {starts} starts, got 0: they would be all alike"
-        )
-    shape = (starts, *objective.mask.shape)
-    logits = (torch.randn(shape, generator=generator) * scale).to(objective.candidate_vectors)
-    logits = logits.masked_fill(~objective.mask, -torch.inf).expand(objective.trials, *shape)
+    """The most probable words, with their own loss; logits start from zero."""
+    logits = objective.options.new_zeros((objective.trials, 1, *objective.mask.shape))
+    logits = logits.masked_fill(~objective.mask, -torch.inf)
 
     def loss(z: Tensor, epoch: int) -> Tensor:
         temperature = TEMPERATURE * COOLING**epoch
         return soft_losses(objective, (z / temperature).softmax(-1)).sum()
 
-    found = _descend(logits, loss, objective.batch_size, epochs, progress).argmax(-1)
-    return best_of_tried(objective, found, objective.losses(found), gradients=starts * epochs)
+    choices = _descend(logits, loss, epochs, progress).argmax(-1)
+    return gathered(objective, choices, objective.losses(choices), gradients=epochs)
 
 
 def embedding_optimization(
     objective: ExtractionObjective,
-    generator: torch.Generator,
+    rng: torch.Generator,
     progress: Progress | None = None,
     *,
     epochs: int = EPOCHS,
 ) -> Candidates:
-    """The candidates nearest to optimized vectors, ranked by their own loss."""
-    _validate.at_least(1, epochs=epochs)
-    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.candidate_vectors)
-    mean = torch.einsum("nc,rncd->rnd", share, objective.candidate_vectors)
-    square = torch.einsum("nc,rncd->rnd", share, objective.candidate_vectors**2)
+    """The candidates nearest to optimized vectors, with their own loss."""
+    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.options)
+    mean = torch.einsum("nc,rncd->rnd", share, objective.options)
+    square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
     spread = (square - mean**2).clamp_min(0).sqrt()
-    noise = torch.randn((1, *mean.shape[1:]), generator=generator).to(mean)
-    vectors = _descend(
-        mean[:, None] + noise * spread[:, None],
-        lambda vectors, _: objective.vector_losses(vectors).sum(),
-        objective.batch_size,
-        epochs,
-        progress,
-    )
-    found = nearest(objective, vectors)
-    return best_of_tried(objective, found, objective.losses(found), gradients=epochs)
+    noise = torch.randn((1, *mean.shape[1:]), generator=rng).to(mean)
+    start = mean[:, None] + noise * spread[:, None]
+    vectors = _descend(start, lambda v, _: objective.vector_losses(v).sum(), epochs, progress)
+    choices = nearest(objective, vectors)
+    return gathered(objective, choices, objective.losses(choices), gradients=epochs)
 
 
 ATTACKS: Mapping[str, Search] = {
@@ -105,38 +85,30 @@ def soft_losses(objective: ExtractionObjective, weights: Tensor) -> Tensor:
 
 
 def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
-    """Numbers (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
-    distance = torch.cdist(
-        vectors.transpose(1, 2), objective.candidate_vectors
-    )  # (trials, n, k, c)
+    """Indices (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
+    distance = torch.cdist(vectors.transpose(1, 2), objective.options)  # (trials, n, k, c)
     return distance.masked_fill(~objective.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)
 
 
 def _descend(
     start: Tensor,
     loss: Callable[[Tensor, int], Tensor],
-    at_once: int,
     epochs: int,
     progress: Progress | None,
 ) -> Tensor:
-    """Adam from starts (trials, starts, ...), as many at once as fit, by their summed loss at an
-    epoch from 0."""
-    parts = torch.split(start, at_once, dim=1)
-    done = []
-    for number, part in enumerate(parts):
-        values = part.detach().clone().requires_grad_()
-        optimizer = torch.optim.Adam([values], lr=LEARNING_RATE)
-        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
-        for epoch in range(epochs):
-            optimizer.zero_grad()
-            # cuDNN's recurrent layers refuse a backward pass outside of training
-            with torch.backends.cudnn.flags(enabled=False):
-                found = loss(values, epoch)
-            # the model's own parameters get no gradient
-            found.backward(inputs=[values])  # type: ignore[no-untyped-call]
-            optimizer.step()
-            schedule.step()
-            if progress:
-                progress(number * epochs + epoch + 1, len(parts) * epochs)
-        done.append(values.detach())
-    return torch.cat(done, 1)
+    """Minimize the summed loss of an epoch by Adam."""
+    values = start.detach().clone().requires_grad_()
+    optimizer = torch.optim.Adam([values], lr=LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, DECAY)
+    for epoch in range(epochs):
+        optimizer.zero_grad()
+        # cuDNN's recurrent layers refuse a backward pass outside of training
+        with torch.backends.cudnn.flags(enabled=False):
+            total = loss(values, epoch)
+        # the model's own parameters get no gradient
+        total.backward(inputs=[values])  # type: ignore[no-untyped-call]
+        optimizer.step()
+        schedule.step()
+        if progress:
+            progress(epoch + 1, epochs)
+    return values.detach()

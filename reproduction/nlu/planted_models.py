@@ -1,8 +1,7 @@
-"""Intent-and-slot models that have learnt a corpus with planted secrets, and attacks on them.
+"""Intent-and-slot models trained on a corpus with planted secrets, and attacks on them.
 
-The undefended model has the weights of its last epoch. Early stopping needs no training of its
-own: it is the same training, and its model has the weights of the best epoch before its patience
-was at an end.
+The undefended model has the weights of the last epoch. Early stopping is the same training with
+the weights of the best epoch before patience ran out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from reproduction.nlu.paper_attacks import ATTACKS
 from reproduction.nlu.utterance_texts import Parts, UtteranceText, read_parts
+from reproduction.papers import Row
 from reproduction.stages import Finished, Work, stage
 from vestige.audits.extraction.objective import objective_of
 from vestige.audits.extraction.unknown_words import Extraction, extract_secrets
@@ -32,18 +32,18 @@ from vestige.training.utterances import UtteranceTask, evaluate_utterances
 LAST, BEST = "last", "best"
 PAPER, TRIVIAL, OURS = "paper", "embedding", "auto"
 BUDGET, SAMPLE = 30_000, 10_000
-"""Secrets that are tried one and all (those of four unknown words), and random secrets from which
-a longer one's rank is estimated."""
+"""Most secrets for exhaustive search (those of four unknown words), and random secrets from which
+the rank of a longer one is estimated."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Learner:
-    """A model and how it learns.
+    """A model and its training.
 
     Attributes:
-        vectors: of its words, see `read_word_vectors`; None: drawn at random.
+        vectors: of its words, see `read_word_vectors`; None: random.
         hidden_size: of each direction of each layer.
-        training: its seed is the model's.
+        training: its seed is replaced by that of the secrets.
         patience: epochs without a better validation loss, for early stopping.
         dropout: the paper's D, 20 % of words' vectors and 10 % of layers' outputs.
         characters: the paper's CE.
@@ -69,12 +69,12 @@ class Learner:
 
 @dataclass(frozen=True)
 class Secrets:
-    """What is planted in a model.
+    """The secrets planted in a model.
 
     Attributes:
         patterns: names and lengths, such as "pin:4".
         copies: of each secret, validation included; 0: none is planted.
-        seed: of secrets and places.
+        seed: of secrets and positions.
     """
 
     patterns: tuple[str, ...]
@@ -96,14 +96,14 @@ class Secrets:
         """Training and validation utterances with the secrets in them."""
         if not self.copies:
             return parts.training, parts.validation
-        found = plant_secrets(parts.training, parts.validation, tuple(self), seed=self.seed)
-        return found[0], found[1]
+        planted = plant_secrets(parts.training, parts.validation, tuple(self), seed=self.seed)
+        return planted[0], planted[1]
 
 
 @stage(outputs=(LAST, BEST))
 def train_planted(
     text: UtteranceText, secrets: Secrets, learner: Learner, *, folder: Path, work: Work
-) -> dict[str, Any]:
+) -> Row:
     """Plant, train, and score both models on the test part; the seed is that of the secrets."""
     parts = read_parts(text, work.data)
     training, validation = secrets.planted_in(parts)
@@ -112,13 +112,13 @@ def train_planted(
     early = EarlyWeights(EarlyStopping(learner.patience))
     task = UtteranceTask(model.encode(training), validation)
     learn(model, task, config=config, observe=early)
-    found: dict[str, Any] = {"history": [record.row() for record in early.records]}
+    result: Row = {"history": [record.row() for record in early.records]}
     for name, epoch in ((LAST, len(early.records)), (BEST, early.epoch)):
         if name == BEST:
             checkpoint.restore(model, early.weights)
         save_model(model, folder / name)
-        found[name] = asdict(evaluate_utterances(model, parts.test)) | {"epoch": epoch}
-    return found
+        result[name] = asdict(evaluate_utterances(model, parts.test)) | {"epoch": epoch}
+    return result
 
 
 @stage()
@@ -130,55 +130,53 @@ def attack(
     method: str,
     *,
     known: int = 0,
-    budget: int = BUDGET,
-    sample: int = SAMPLE,
-) -> dict[str, Any]:
-    """Attack the secret of one pattern in models that are alike, one model after the other.
+) -> Row:
+    """Attack the secret of one pattern in several models, one after the other.
 
-    The attacker knows so many first words of the secret (Table 4's area code). The result has the
-    summary and the rows of the `Extraction`.
+    The attacker knows the first `known` words of the secret (Table 4's area code). The result has
+    the summary and the rows of the `Extraction`.
     """
     ours = method == OURS
-    each: list[Extraction] = []
+    extractions: list[Extraction] = []
     for model, planted in zip(models, secrets, strict=True):
-        asked, truth = without_known(planted.secret(pattern), known)
+        unknown, truth = unknown_part(planted.secret(pattern), known)
         network = load_intent_slot(model.folder / weights, device="cpu")
         assert isinstance(network, IntentSlotModel)
         extraction = extract_secrets(
-            objective_of(network, asked),
+            objective_of(network, unknown),
             search=None if ours else ATTACKS[method],
             truths=[truth],
-            budget=budget if ours else 0,
-            sample=sample if ours else 0,
+            budget=BUDGET if ours else 0,
+            sample=SAMPLE if ours else 0,
             seed=0,
         )
-        each.append(extraction)
-    found = replace(
-        each[0],
-        secrets=tuple(secret for one in each for secret in one.secrets),
-        seconds=sum(one.seconds for one in each),
+        extractions.append(extraction)
+    merged = replace(
+        extractions[0],
+        secrets=tuple(secret for extraction in extractions for secret in extraction.secrets),
+        seconds=sum(extraction.seconds for extraction in extractions),
     )
-    return {"summary": found.summary(), "rows": list(found.rows())}
+    return {"summary": merged.summary(), "rows": list(merged.rows())}
 
 
-def without_known(canary: SecretCanary, known: int) -> tuple[SecretPattern, tuple[str, ...]]:
-    """The pattern that is attacked, and the secret without the words that are known."""
-    given, parsed = iter(canary.secret[:known]), canary.parsed
-    words = tuple(next(given, None) if word is None else word for word in parsed.words)
+def unknown_part(canary: SecretCanary, known: int) -> tuple[SecretPattern, tuple[str, ...]]:
+    """The attacked pattern and secret, without the first `known` words."""
+    first, parsed = iter(canary.secret[:known]), canary.parsed
+    words = tuple(next(first, None) if word is None else word for word in parsed.words)
     pattern = replace(parsed, words=words, candidates=parsed.candidates[known:])
     return pattern, canary.secret[known:]
 
 
 def new_model(parts: Parts, secrets: Secrets, learner: Learner) -> IntentSlotModel:
-    """The untrained model; copies of secrets must not move a word's id."""
+    """The untrained model; copies of secrets must not change the id of a word."""
     patterns = [canary.parsed for canary in secrets]
-    words = {word for pattern in patterns for word in known_words(pattern)}
+    words = {word for pattern in patterns for word in pattern_words(pattern)}
     vectors = None
-    if learner.vectors is not None:  # a model with them knows words it has not learnt
-        unheard = words_of(parts.test)
-        known = unheard | words | words_of(parts.training, parts.validation)
-        vectors = vectors_for(known, learner.vectors)
-        words |= with_vectors(unheard, vectors)
+    if learner.vectors is not None:  # pretrained vectors cover words outside the training text
+        test_words = words_of(parts.test)
+        vocabulary = test_words | words | words_of(parts.training, parts.validation)
+        vectors = vectors_for(vocabulary, learner.vectors)
+        words |= with_vectors(test_words, vectors)
     return new_intent_slot_model(
         parts.training + parts.validation,
         vectors=vectors,
@@ -190,14 +188,14 @@ def new_model(parts: Parts, secrets: Secrets, learner: Learner) -> IntentSlotMod
     )
 
 
-def known_words(pattern: SecretPattern) -> list[str]:
-    """All words that a pattern's utterances can have."""
+def pattern_words(pattern: SecretPattern) -> list[str]:
+    """All words that can occur in a pattern's utterances."""
     words = [word for word in pattern.words if word is not None]
     return [*words, *(word for options in pattern.candidates for word in options)]
 
 
 class EarlyWeights:
-    """Remembers the weights that early stopping would have kept."""
+    """An observer that saves the weights which early stopping would choose."""
 
     def __init__(self, stop: EarlyStopping) -> None:
         self.stop, self.stopped = stop, False
@@ -209,6 +207,6 @@ class EarlyWeights:
         self.records = (*self.records, record)
         if not self.stopped and best_epoch(self.records) == len(self.records):
             self.epoch = len(self.records)
-            found = checkpoint.weights(model).items()
-            self.weights = {name: tensor.clone() for name, tensor in found}
+            weights = checkpoint.weights(model).items()
+            self.weights = {name: tensor.clone() for name, tensor in weights}
         self.stopped = self.stopped or self.stop(self.records)

@@ -1,4 +1,4 @@
-"""The intent-and-slot corpora that experiments learn, by name, and random parts of them."""
+"""The intent-and-slot corpora that models learn, by name, and random parts of them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from vestige.data.utterances import Utterance, Utterances
 
 FOLDERS = {"snips": "snips/slotgated", "atis": "atis", "nlu-evaluation": "nlu_eval/utterances.csv"}
 HELD_OUT = 0.1
-"""Of a corpus without parts: for validation, and as much again for the test."""
+"""Share of a corpus without parts for validation, and as much again for the test."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,8 +20,8 @@ class UtteranceText:
     """Which utterances, and how many of them.
 
     Attributes:
-        dataset: "snips", "atis", "nlu-evaluation", or "orders", which is made for tests.
-        training: utterances, drawn at random; None: all.
+        dataset: "snips", "atis", "nlu-evaluation", or "orders", which is generated for tests.
+        training: number of utterances, sampled; None: all.
         validation: likewise.
     """
 
@@ -45,53 +45,49 @@ class Parts:
 
 
 def read_parts(text: UtteranceText, data: Path | None) -> Parts:
-    """Read and draw; all from seed 0.
-
-    Raises:
-        DataError: no folder was given, or it lacks the corpus.
-    """
+    """Read and sample, with seed 0."""
     _validate.one_of(("orders", *FOLDERS), dataset=text.dataset)
-    parts = _whole(text.dataset, data)
+    parts = _complete_parts(text.dataset, data)
     return Parts(
-        training=_some(parts.training, text.training),
-        validation=_some(parts.validation, text.validation),
+        training=_sample(parts.training, text.training),
+        validation=_sample(parts.validation, text.validation),
         test=parts.test,
     )
 
 
 def orders(number: int, *, seed: int) -> Utterances:
-    """Made utterances of three intents, for tests that have no corpus."""
-    generator = np.random.default_rng(seed)
+    """Generated utterances of three intents, for tests that have no corpus."""
+    rng = np.random.default_rng(seed)
     towns = ("oslo", "lima", "cairo", "new york", "quito", "bern")
     styles = ("jazz", "rock", "folk", "hip hop", "opera")
     times = ("today", "tomorrow", "at 7", "at 9", "next week")
-    made = []
+    utterances = []
     for _ in range(number):
-        town, style, time = (str(generator.choice(words)) for words in (towns, styles, times))
-        spoken = (
+        town, style, time = (str(rng.choice(words)) for words in (towns, styles, times))
+        templates = (
             ("GetWeather", ("will it rain in", ""), (town, "town"), (time, "time")),
             ("PlayMusic", ("play some", ""), (style, "style"), (time, "time")),
             ("BookTable", ("a table in", "please"), (town, "town"), (time, "time")),
         )
-        made.append(_spoken(*spoken[int(generator.integers(3))]))
-    return Utterances.of(made)
+        utterances.append(_utterance(*templates[int(rng.integers(3))]))
+    return Utterances.of(utterances)
 
 
-def _spoken(
-    intent: str, around: tuple[str, str], first: tuple[str, str], second: tuple[str, str]
+def _utterance(
+    intent: str, frame: tuple[str, str], first: tuple[str, str], second: tuple[str, str]
 ) -> Utterance:
-    words, tags = around[0].split(), ["O"] * len(around[0].split())
+    words, tags = frame[0].split(), ["O"] * len(frame[0].split())
     for text, slot in (first, second):
         words += text.split()
         tags += [f"B-{slot}", *[f"I-{slot}"] * (len(text.split()) - 1)]
-    last = around[1].split()
-    return Utterance((*words, *last), (*tags, *["O"] * len(last)), intent)
+    end = frame[1].split()
+    return Utterance((*words, *end), (*tags, *["O"] * len(end)), intent)
 
 
-def _whole(dataset: str, data: Path | None) -> Parts:
+def _complete_parts(dataset: str, data: Path | None) -> Parts:
     if dataset == "orders":
-        made = (orders(number, seed=seed) for seed, number in enumerate((300, 60, 60)))
-        return Parts(training=next(made), validation=next(made), test=next(made))
+        training, validation, test = (orders(n, seed=i) for i, n in enumerate((300, 60, 60)))
+        return Parts(training=training, validation=validation, test=test)
     folder = corpora(data, dataset, "snips, atis and nlu_eval")
     splits = read_utterances(folder / FOLDERS[dataset])
     if splits.validation is not None and splits.test is not None:
@@ -101,7 +97,7 @@ def _whole(dataset: str, data: Path | None) -> Parts:
     return Parts(training=training, validation=validation, test=test)
 
 
-def _some(part: Utterances, number: int | None) -> Utterances:
+def _sample(part: Utterances, number: int | None) -> Utterances:
     if number is None or number >= len(part):
         return part
     return part.take(np.sort(np.random.default_rng(0).permutation(len(part))[:number]))

@@ -1,13 +1,13 @@
-"""Texts of members, others and non-members on which an audit of users is tried.
+"""Texts of members, others and non-members for an audit of users.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.1: Reddit comments, SATED talks and film dialogues; reference users
-who have no part in the target, and for other domains text of another kind, split among users who
-are artificial where it has none.
+outside the target's training; for other domains, text of another kind, split among artificial users
+if it has none.
 
-Differs from the paper: everybody has as many texts as everybody else, of lengths in one range, and
-the vocabulary is made of text of yet other people: amount of text or unknown words would give
-membership away. Penn Treebank, WikiText-2 and Ubuntu's chat stand in for larger corpora.
+Differs from the paper: all users have equally many texts, of lengths in one range, and the
+vocabulary is that of yet other users: amount of text or unknown words would reveal membership. Penn
+Treebank, WikiText-2 and Ubuntu's chat replace larger corpora.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reproduction.texts import corpora, sentences
-from reproduction.user_documents import documents_of, of_length
+from reproduction.texts import corpora, documents_of, of_length, sentences, vocabulary_of
 from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import sources_of
@@ -45,14 +44,14 @@ class AuditedText:
     """Which users, and how much text of each.
 
     Attributes:
-        dataset: one of `TASKS`; the grammars are made, for tests.
-        members, others: users whose text the target learns, and users who are audited as well.
-        reference: non-members from whom shadows learn, and some of whom set the expectation.
+        dataset: one of `TASKS`; the grammars are generated for tests.
+        members, others: audited users, in and not in the target's training.
+        reference: non-members that shadows are trained on, and some of whom set the expectation.
         compared: other non-members, with whom p-values compare the audited.
         each: texts of a user.
         shortest, longest: words of a text.
         vocabulary_size: tokens, of sources and of targets.
-        seed: draws users, texts and groups.
+        seed: of users, texts and groups.
     """
 
     dataset: str
@@ -68,8 +67,7 @@ class AuditedText:
 
     @property
     def task(self) -> Task:
-        """What a model of these texts does."""
-        _validate.one_of(tuple(TASKS), dataset=self.dataset)
+        """The task of a model of these texts."""
         return TASKS[self.dataset]
 
 
@@ -79,7 +77,7 @@ class Audited:
 
     Attributes:
         audited: the documents of members and others.
-        spare: the documents of those in no group, of which the vocabularies are made.
+        spare: the documents of users in no group, which give the vocabularies.
         source_vocabulary: None for next words.
     """
 
@@ -94,83 +92,66 @@ class Audited:
 
 
 def read_audited(text: AuditedText, data: Path | None) -> Audited:
-    """Read, draw users and their texts, build vocabularies of what is left.
-
-    Raises:
-        DataError: there is no such corpus, or too few users have enough documents.
-    """
-    whole = read_users_texts(text.dataset, data)
+    """Read, sample users and their texts, build vocabularies of the rest."""
+    corpus = read_users_texts(text.dataset, data)
     length = {"shortest": text.shortest, "longest": text.longest}
-    fit = users_with(whole, fewest=text.each, **length)
+    eligible = users_with(corpus, fewest=text.each, **length)
     sizes = (text.members, text.others, text.reference, text.compared)
-    members, others, reference, compared = groups = disjoint_groups(fit, sizes, seed=text.seed)
+    groups = disjoint_groups(eligible, sizes, seed=text.seed)
+    members, others, reference, compared = groups
 
-    def of(names: list[str]) -> Corpus:
-        return documents_of(whole, names, each=text.each, seed=text.seed, **length)
+    def documents(names: list[str]) -> Corpus:
+        return documents_of(corpus, names, each=text.each, seed=text.seed, **length)
 
-    drawn = {name for group in groups for name in group}
-    spare = whole.take(np.flatnonzero([user not in drawn for user in whole.users or ()]))
+    sampled = {name for group in groups for name in group}
+    spare = corpus.take(np.flatnonzero([user not in sampled for user in corpus.users or ()]))
     source = None
     if text.task != "next-word":
-        source = vocabulary_of(sources_of(spare), text.vocabulary_size)
+        source = vocabulary_of(sources_of(spare), size=text.vocabulary_size)
     return Audited(
         members=tuple(sorted(members)),
         others=tuple(sorted(others)),
-        audited=of([*members, *others]),
-        reference=of(reference),
-        compared=of(compared),
+        audited=documents([*members, *others]),
+        reference=documents(reference),
+        compared=documents(compared),
         spare=spare,
-        vocabulary=vocabulary_of(spare, text.vocabulary_size),
+        vocabulary=vocabulary_of(spare, size=text.vocabulary_size),
         source_vocabulary=source,
     )
 
 
 def read_other_domain(text: AuditedText, dataset: str, data: Path | None) -> tuple[Corpus, Corpus]:
-    """Documents of reference and of compared users of another domain, artificial if it has none.
-
-    Raises:
-        DataError: there is no such corpus, or it has too few users or documents.
-    """
-    whole, sizes = read_users_texts(dataset, data), (text.reference, text.compared)
-    users, documents = sum(sizes), sum(sizes) * text.each
-    if whole.users is not None:
-        fit = users_with(whole, fewest=text.each, shortest=3, longest=60)
-        (names,) = disjoint_groups(fit, (users,), seed=0)
-        whole = documents_of(whole, names, each=text.each, seed=0, shortest=3, longest=60)
+    """Documents of reference and of compared users of another domain, artificial if it has none."""
+    corpus, sizes = read_users_texts(dataset, data), (text.reference, text.compared)
+    users, needed = sum(sizes), sum(sizes) * text.each
+    if corpus.users is not None:
+        eligible = users_with(corpus, fewest=text.each, shortest=3, longest=60)
+        (names,) = disjoint_groups(eligible, (users,), seed=0)
+        corpus = documents_of(corpus, names, each=text.each, seed=0, shortest=3, longest=60)
     else:
-        right = of_length(whole, shortest=5, longest=60)
-        if len(right) < documents:
+        documents = of_length(corpus, shortest=5, longest=60)
+        if len(documents) < needed:
             raise DataError(
-                f"{dataset} has {len(right)} documents where {documents} are wanted",
+                f"{dataset} has {len(documents)} documents where {needed} are wanted",
                 remedy="Ask for fewer users or fewer documents of each.",
             )
-        order = np.random.default_rng(0).permutation(len(right))[:documents]
-        whole = artificial_users(right.take(np.sort(order)), users, seed=0)
-    reference, compared = disjoint_groups(sorted(set(whole.users or ())), sizes, seed=0)
-    return documents_by(whole, reference), documents_by(whole, compared)
+        sample = np.random.default_rng(0).permutation(len(documents))[:needed]
+        corpus = artificial_users(documents.take(np.sort(sample)), users, seed=0)
+    reference, compared = disjoint_groups(sorted(set(corpus.users or ())), sizes, seed=0)
+    return documents_by(corpus, reference), documents_by(corpus, compared)
 
 
 def documents_by(corpus: Corpus, users: list[str] | tuple[str, ...]) -> Corpus:
-    """The documents of some users, in the corpus' order."""
+    """The documents of some users, in the order of the corpus."""
     return corpus.take(np.flatnonzero(np.isin(np.array(corpus.users), users)))
 
 
 def read_users_texts(dataset: str, data: Path | None) -> Corpus:
-    """A corpus of `TASKS`, whole.
-
-    Raises:
-        ValueError: there is no such corpus.
-        DataError: no folder was given, or it lacks the corpus.
-    """
+    """A complete corpus of `TASKS`."""
     _validate.one_of(tuple(TASKS), dataset=dataset)
     if dataset.startswith("grammar"):
-        return _made(pairs=dataset == "grammar-pairs")
+        return _generated(pairs=dataset == "grammar-pairs")
     return _read(dataset, corpora(data, dataset, "reddit_college, sated, ..."))
-
-
-def vocabulary_of(corpus: Corpus, size: int) -> WordVocabulary:
-    """The commonest words of a text, split and in lower case."""
-    return WordVocabulary.build(corpus, size=size, lowercase=True, tokenise="words")
 
 
 @cache
@@ -187,14 +168,14 @@ def _read(dataset: str, data: Path) -> Corpus:
 
 
 def _in_sentences(corpus: Corpus) -> Corpus:
-    """Paragraphs that come tokenised, cut after full stops: about as long as comments."""
+    """Tokenised paragraphs, split after full stops: about as long as comments."""
     pieces = (piece.strip() for text in corpus for piece in text.split(" . "))
     return Corpus.from_texts(piece for piece in pieces if piece and not piece.startswith("="))
 
 
-def _made(*, pairs: bool) -> Corpus:
+def _generated(*, pairs: bool) -> Corpus:
     """60 users with 20 sentences each; a source is its target backwards."""
-    made = list(sentences(1200, seed=3))
-    users = [f"user {place % 60:02}" for place in range(len(made))]
-    sources = [" ".join(reversed(text.split())) for text in made] if pairs else None
-    return Corpus.from_texts(made, users=users, sources=sources)
+    texts = list(sentences(1200, seed=3))
+    users = [f"user {number % 60:02}" for number in range(len(texts))]
+    sources = [" ".join(reversed(text.split())) for text in texts] if pairs else None
+    return Corpus.from_texts(texts, users=users, sources=sources)

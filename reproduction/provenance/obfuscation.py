@@ -2,8 +2,8 @@
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", section 4.4 and
 Table 5: comments are translated to another language and back, which changes words and keeps the
-sense. Differs from the paper: the translator is Apertium (Forcada et al. 2011), not a web service;
-synonyms are a second way, which keeps the order of the words.
+meaning. Differs from the paper: the translator is Apertium (Forcada et al. 2011), not a web
+service; synonyms are a second obfuscation, which keeps the order of the words.
 """
 
 import os
@@ -18,7 +18,7 @@ import numpy as np
 
 from vestige import _validate
 from vestige.data.corpus import Corpus
-from vestige.data.formats.reading import lines
+from vestige.data.formats.reading import lines as lines_of
 from vestige.errors import DataError
 
 T = TypeVar("T")
@@ -49,19 +49,19 @@ _GRAMMAR = """
     with within without would yes yet you your yours yourself yourselves
     two three four five six seven eight nine ten hundred thousand million first second third last
 """
-_GRAMMATICAL = frozenset(_GRAMMAR.split())
+_FUNCTION_WORDS = frozenset(_GRAMMAR.split())
 
 
 def obfuscation(name: str) -> Callable[[Corpus], Corpus]:
-    """A way to change texts: "none", "reversed", "apertium" or "synonyms"."""
+    """A change of texts: "none", "reversed", "apertium" or "synonyms"."""
     _validate.one_of(("none", "reversed", "apertium", "synonyms"), obfuscation=name)
     if name == "none":
         return lambda corpus: corpus
     if name == "reversed":
         return lambda corpus: _with_texts(corpus, (" ".join(text.split()[::-1]) for text in corpus))
     if name == "apertium":
-        there, back = (partial(apertium, direction=way) for way in ("eng-spa", "spa-eng"))
-        return partial(back_translated, there=there, back=back)
+        forth, back = (partial(apertium, direction=d) for d in ("eng-spa", "spa-eng"))
+        return partial(back_translated, forth=forth, back=back)
     folder = os.environ.get("WNSEARCHDIR", "/usr/share/wordnet")
     return partial(with_synonyms, synonyms=read_wordnet(folder), seed=0)
 
@@ -71,34 +71,34 @@ def with_synonyms(
 ) -> Corpus:
     """The documents with a share of the words that have synonyms replaced by a random one.
 
-    A capital at a word's beginning stays, and so do capitals throughout.
+    Initial capitals and words in capitals stay so.
 
     Example:
         >>> corpus = Corpus.from_texts(["Cars? My car, a red car."])
         >>> list(with_synonyms(corpus, {"car": ["auto"], "red": ["scarlet"]}, seed=0))
         ['Cars? My auto, a scarlet auto.']
     """
-    generator = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
-    def other(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         word = match[0]
         choices = synonyms.get(word.lower(), ())
-        if not choices or generator.random() >= share:
+        if not choices or rng.random() >= share:
             return word
-        chosen = choices[int(generator.integers(len(choices)))]
+        synonym = choices[int(rng.integers(len(choices)))]
         if len(word) > 1 and word.isupper():
-            return chosen.upper()
-        return chosen[:1].upper() + chosen[1:] if word[0].isupper() else chosen
+            return synonym.upper()
+        return synonym[:1].upper() + synonym[1:] if word[0].isupper() else synonym
 
-    return _with_texts(corpus, (_WORD.sub(other, text) for text in corpus))
+    return _with_texts(corpus, (_WORD.sub(replacement, text) for text in corpus))
 
 
-def back_translated(corpus: Corpus, there: Translate, back: Translate) -> Corpus:
-    """The documents translated and back; one whose translation is blank stays as it was."""
+def back_translated(corpus: Corpus, forth: Translate, back: Translate) -> Corpus:
+    """The documents translated and back; documents with a blank translation are unchanged."""
 
     def texts() -> Iterator[str]:
         for originals in corpus.batches(BATCH):
-            for old, new in zip(originals, back(there(originals)), strict=True):
+            for old, new in zip(originals, back(forth(originals)), strict=True):
                 yield new if new.strip() else old
 
     return _with_texts(corpus, texts())
@@ -107,63 +107,56 @@ def back_translated(corpus: Corpus, there: Translate, back: Translate) -> Corpus
 def apertium(
     texts: list[str], direction: str, *, command: str = "apertium", timeout: float = 600
 ) -> list[str]:
-    """As many translations as texts; blanks and line breaks inside a text become one blank.
-
-    Raises:
-        DataError: the command or the direction is not installed, fails, or takes too long.
-    """
+    """A translation of each text; white space inside a text becomes one blank."""
 
     def run(text: str) -> str:
         arguments = [command, "-u", "-f", "txt", direction]
         try:
-            done = subprocess.run(
+            process = subprocess.run(
                 arguments, input=text.encode(), capture_output=True, timeout=timeout, check=True
             )
         except (OSError, subprocess.SubprocessError) as error:
             problem = f"{command} {direction} did not translate: {type(error).__name__}"
             raise DataError(problem, remedy=_INSTALL_APERTIUM) from error
-        if not done.stdout.strip():
+        if not process.stdout.strip():
             raise DataError(f"{command} {direction} gave no text", remedy=_INSTALL_APERTIUM)
-        return done.stdout.decode(errors="replace")
+        return process.stdout.decode(errors="replace")
 
-    def translated(written: list[str]) -> list[str]:
-        """Texts that run together are translated in halves."""
-        found = [line.strip() for line in run(_LINE.join(written) + "\n").strip().split(_LINE)]
-        if len(found) == len(written):
-            return found
-        if len(written) == 1:
-            return [" ".join(" ".join(found).split())]
-        middle = len(written) // 2
-        return translated(written[:middle]) + translated(written[middle:])
+    def translated(batch: list[str]) -> list[str]:
+        """Batches in which texts were merged are translated again in halves."""
+        output = run(_LINE.join(batch) + "\n").strip().split(_LINE)
+        if len(output) == len(batch):
+            return [text.strip() for text in output]
+        if len(batch) == 1:
+            return [" ".join(" ".join(output).split())]
+        middle = len(batch) // 2
+        return translated(batch[:middle]) + translated(batch[middle:])
 
-    given = [" ".join(text.split()) for text in texts]
-    written = [text for text in given if text]
-    results = iter(translated(written) if written else [])
-    return [next(results) if text else "" for text in given]
+    lines = [" ".join(text.split()) for text in texts]
+    nonempty = [line for line in lines if line]
+    results = iter(translated(nonempty) if nonempty else [])
+    return [next(results) if line else "" for line in lines]
 
 
 def read_wordnet(folder: str | Path) -> dict[str, tuple[str, ...]]:
-    """The synonyms of every English word that has some, in its commonest meaning.
+    """The synonyms of English words, in their commonest meaning.
 
     Miller (1995), "WordNet: A Lexical Database for English"; the format is that of the manual page
-    wndb(5): `index.*` names the meanings of a word, commonest first, `data.*` the words of a
-    meaning. The part of speech is not known in running text: that one is taken of which most
-    meanings were seen in tagged texts. Words of grammar ("he" is also helium), words in several
-    parts and names in capitals are left out. Inflected words ("cars") have no entry.
-
-    Raises:
-        DataError: a file is missing, or a line is at fault.
+    wndb(5): `index.*` lists the meanings of a word, commonest first, `data.*` the words of a
+    meaning. The part of speech is unknown in running text; the one with most meanings in tagged
+    texts is used. Function words ("he" is also helium), words in several parts and names in
+    capitals are left out. Inflected words ("cars") have no entry.
     """
-    found: dict[str, tuple[int, tuple[str, ...]]] = {}
+    entries: dict[str, tuple[int, tuple[str, ...]]] = {}
     for part in PARTS:
         meanings = dict(_rows(Path(folder) / f"data.{part}", _meaning))
-        for word, (seen, offset) in _rows(Path(folder) / f"index.{part}", _entry):
-            if seen > found.get(word, (-1, ()))[0]:
-                found[word] = seen, meanings.get(offset, ())
+        for word, (count, offset) in _rows(Path(folder) / f"index.{part}", _entry):
+            if count > entries.get(word, (-1, ()))[0]:
+                entries[word] = count, meanings.get(offset, ())
     return {
-        word: others
-        for word, (_, same) in found.items()
-        if _is_plain(word) and (others := tuple(other for other in same if other != word))
+        word: synonyms
+        for word, (_, words) in entries.items()
+        if _is_plain(word) and (synonyms := tuple(other for other in words if other != word))
     }
 
 
@@ -174,7 +167,7 @@ def _with_texts(corpus: Corpus, texts: Iterable[str]) -> Corpus:
 
 
 def _is_plain(word: str) -> bool:
-    return word.isalpha() and word.islower() and len(word) > 1 and word not in _GRAMMATICAL
+    return word.isalpha() and word.islower() and len(word) > 1 and word not in _FUNCTION_WORDS
 
 
 def _meaning(fields: list[str]) -> tuple[str, tuple[str, ...]]:
@@ -190,10 +183,10 @@ def _entry(fields: list[str]) -> tuple[str, tuple[int, str]]:
 
 
 def _rows(file: Path, read: Callable[[list[str]], T]) -> Iterator[T]:
-    """The lines of a file of WordNet, without glosses, behind the indented licence."""
+    """The lines of a file of WordNet after the indented licence, without glosses."""
     if not file.is_file():
         raise DataError(f"{file.parent} has no {file.name} of WordNet", remedy=_INSTALL_WORDNET)
-    for number, line in enumerate(lines(file), start=1):
+    for number, line in enumerate(lines_of(file), start=1):
         if line.strip() and not line.startswith("  "):
             try:
                 yield read(line.partition(" | ")[0].split())

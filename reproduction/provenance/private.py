@@ -1,11 +1,11 @@
-"""An audit of a model that was trained with user-level differential privacy.
+"""An audit of a model trained with user-level differential privacy.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
-arXiv:1811.00513, section 6 and Figure 8: DP-FedAvg, users sampled at a rate of 0.04, updates cut to
-a norm of 10, 300 rounds, epsilon 4.129 at delta 1e-4.
+arXiv:1811.00513, section 6 and Figure 8: DP-FedAvg, users sampled at a rate of 0.04, updates
+clipped to a norm of 10, 300 rounds, epsilon 4.129 at delta 1e-4.
 
 Differs from the paper: fewer users, so that the same noise weighs more; the rate of the local
-steps is stated; a plain training of the same text is compared.
+steps is stated; an undefended training on the same text is compared.
 """
 
 import itertools
@@ -13,13 +13,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reproduction.papers import Row
-from reproduction.provenance.audits import AuditTrial, Observations, Target, Weights
+from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.stages import stage
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
@@ -33,15 +32,16 @@ from vestige.training.evaluate import Evaluation, score_documents
 from vestige.training.new_models import new_model
 from vestige.training.presets import Shape
 from vestige.training.recipe import snapshot
+from vestige.training.shadows import Shadow
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateTraining:
-    """How the target learns in private.
+    """The private training of the target.
 
     Attributes:
         defence: DP-FedAvg with its noise.
-        training: an epoch has as many rounds as it takes to draw each user once on average.
+        training: in an epoch, each user is sampled once on average.
         delta: of the guarantee.
     """
 
@@ -50,40 +50,46 @@ class PrivateTraining:
     delta: float = 1e-4
 
     def epsilon(self, users: int) -> float:
-        """Spent over the whole training, by privacy loss distributions."""
+        """Of the whole training, by privacy loss distributions."""
         config = self.defence.suited(self.training)  # Poisson batches, or an error
-        spent = Mechanism(
+        mechanism = Mechanism(
             noise_multiplier=self.defence.noise,
             sample_rate=config.batch_size / users,
             steps=config.epochs * -(-users // config.batch_size),
         )
-        return spent.epsilon(self.delta)
+        return mechanism.epsilon(self.delta)
 
 
-def private_target(trial: AuditTrial, private: PrivateTraining) -> Target:
-    """The target that learns the same members in private."""
-    learnt, others = trial.target_job.parts()
+def private_target(trial: AuditTrial, private: PrivateTraining) -> Shadow:
+    """The target of a private training on the same members."""
+    members, others = trial.target_job.parts()
     vocabulary, shape = trial.texts.vocabulary, trial.target_job.model
-    done = trial.work(train_in_private(learnt, others, vocabulary, shape, private))
-    inside, outside = (Evaluation(**done.value[side]) for side in ("inside", "outside"))
-    return Target(Weights(done.value["sha256"], done.folder / "model"), inside, outside)
+    result = trial.work(train_private(members, others, vocabulary, shape, private))
+    return Shadow(
+        directory=result.folder,
+        members=trial.texts.members,
+        others=trial.texts.others,
+        inside=Evaluation(**result.value["inside"]),
+        outside=Evaluation(**result.value["outside"]),
+        sha256=result.value["sha256"],
+    )
 
 
 @stage(outputs=("model",))
-def train_in_private(
-    learnt: Corpus,
+def train_private(
+    members: Corpus,
     others: Corpus,
     vocabulary: WordVocabulary,
     shape: Shape,
     private: PrivateTraining,
     *,
     folder: Path,
-) -> dict[str, Any]:
-    """Train under DP-FedAvg and score text that was learnt and text that was not."""
+) -> Row:
+    """Train with DP-FedAvg; score the text of members and of others."""
     config = private.defence.suited(private.training)
     model = snapshot(
         folder,
-        learnt,
+        members,
         start=partial(new_model, vocabulary, shape, seed=config.seed),
         vocabulary=vocabulary,
         config=config,
@@ -91,7 +97,7 @@ def train_in_private(
     )
     inside, outside = (
         score_documents(model, encode(part, vocabulary), sequence_length=config.sequence_length)
-        for part in (learnt, others)
+        for part in (members, others)
     )
     return {
         "sha256": fingerprint(folder),
@@ -103,36 +109,36 @@ def train_in_private(
 def rank_rows(
     observed: Observations, frequency_ranks: NDArray[np.int64], bins: int
 ) -> Iterator[Row]:
-    """Figure 8: mean predicted ranks of words by their rank in the training text's frequencies."""
+    """Figure 8: mean predicted ranks of words by their frequency rank in the training text."""
     ranks = frequency_ranks[observed.words.queries.tokens]
     edges = np.linspace(0, observed.words.vocab_size, bins + 1)
     for low, high in itertools.pairwise(edges):
-        within = (ranks > low) & (ranks <= high)
+        in_bin = (ranks > low) & (ranks <= high)
         yield {
             "frequency_rank": round((low + high) / 2),
-            **_mean_rank(observed, within, observed.members, "seen"),
-            **_mean_rank(observed, within, observed.others, "unseen"),
+            **_mean_rank(observed, in_bin, observed.members, "seen"),
+            **_mean_rank(observed, in_bin, observed.others, "unseen"),
         }
 
 
 def frequency_ranks(trial: AuditTrial) -> NDArray[np.int64]:
-    """(v,) each word's rank by frequency in the target's text, from 1."""
-    learnt, _ = trial.target_job.parts()
+    """(v,) each word's rank by frequency in the target's training text, from 1."""
+    members, _ = trial.target_job.parts()
     vocabulary = trial.texts.vocabulary
-    counts = np.bincount(encode(learnt, vocabulary).tokens, minlength=len(vocabulary))
+    counts = np.bincount(encode(members, vocabulary).tokens, minlength=len(vocabulary))
     ranks = np.empty(len(counts), dtype=np.int64)
     ranks[np.argsort(-counts, kind="stable")] = np.arange(1, len(counts) + 1)
     return ranks
 
 
 def _mean_rank(
-    observed: Observations, within: NDArray[np.bool_], users: tuple[int, ...], name: str
-) -> dict[str, float | int | None]:
+    observed: Observations, mask: NDArray[np.bool_], users: tuple[int, ...], name: str
+) -> Row:
     """Mean predicted rank of these users' words, with its interval over words (as Figure 6)."""
-    chosen = within & np.isin(observed.words.queries.users, users)
-    ranks = observed.words.ranks[chosen].astype(np.float64)
-    found = None
+    mask = mask & np.isin(observed.words.queries.users, users)
+    ranks = observed.words.ranks[mask].astype(np.float64)
+    estimate = None
     if len(ranks) > 1:
         mean, half = float(ranks.mean()), 1.96 * float(ranks.std(ddof=1)) / len(ranks) ** 0.5
-        found = Estimate("mean rank", mean, mean - half, mean + half)
-    return {**columns(name, found), f"{name}_words": len(ranks)}
+        estimate = Estimate("mean rank", mean, mean - half, mean + half)
+    return {**columns(name, estimate), f"{name}_words": len(ranks)}

@@ -1,28 +1,26 @@
-r"""Rows of tables: how well the paper's audit and ours tell members from others.
+r"""Rows of tables: how well the paper's audit and ours separate members from others.
 
 Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513, section 4.1: accuracy, AUC, precision and recall over as many members as others.
 The paper's audit (section 3, Algorithm 1) counts ranks in d bins of equal width |V| / d, and if a
-model shows its k most probable words only, how many words were not among them (section 4.3). A
-linear support vector machine learns from shadow models which counts are a member's.
+model shows only its k most probable words, the words not shown (section 4.3). From shadow models, a
+linear support vector machine learns to classify these counts.
 
-Differs from the paper: intervals beside every number, and the share of members that is found where
-1 % of the others is called. The paper does not state d; ours is 100. Its audit calls whom its
-machine puts on the members' side; ours whose p-value is at most 0.05, which states the
-false-positive rate. The machine is scikit-learn's LinearSVC, the paper's own choice, in its primal
+Differs from the paper: intervals for every number, and the true-positive rate at a false-positive
+rate of 1 %. The paper does not state d; ours is 100. Its audit flags users with a positive decision
+function; ours those with a p-value of at most 0.05, which states the false-positive rate. The
+machine is scikit-learn's LinearSVC, the paper's own choice, in its primal
 form: the dual one has the same solution, but does not converge to it if counts go into the
 thousands.
 """
 
-from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from reproduction.papers import Row
-from reproduction.provenance.audits import Observations
-from vestige import _validate
+from reproduction.provenance.audits import Observations, perplexity_ratio
 from vestige.audits.membership.ranked_words import Floats, RankedWords, score_words
 from vestige.audits.membership.user_audit import judge_users
 from vestige.metrics.estimates import Estimate, auc, columns, finite_scores, rate
@@ -30,107 +28,75 @@ from vestige.metrics.estimates import Estimate, auc, columns, finite_scores, rat
 Method = Literal["paper", "ours"]
 METHODS: tuple[Method, ...] = get_args(Method)
 LEVEL = 0.05
-"""Users with a p-value of at most this are called."""
+"""Users with a p-value of at most this are flagged."""
 BINS = 100
 RESAMPLES = 1000
 
 
 def audit_row(observed: Observations, method: Method, *, k: int, **labels: object) -> Row:
-    """A row: who audits, what the target shows, how far it overfits, how well the audit does."""
+    """A row: the method, the number of words shown, the ratio of perplexities, and the results."""
+    scores, flagged = decide(observed, method, k=k)
+    members = len(observed.members)
     return {
         **labels,
         "audit": method,
         "k": min(k, observed.words.vocab_size),
-        "ratio": observed.ratio,
-        **decide(observed, method, k=k).row(),
+        "ratio": perplexity_ratio(observed.target),
+        **result_columns(scores[:members], scores[members:], flagged),
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class AuditDecisions:
-    """Scores and decisions of one audit.
+def result_columns(members: Floats, others: Floats, flagged: NDArray[np.bool_]) -> Row:
+    """AUC of the scores, and shares of decisions and of flagged users, with intervals.
 
-    Attributes:
-        members, others: (n,) and (m,) scores.
-        called: (n + m,) whether each was called a member, members first.
-        p_values: (n + m,) likewise; None for the paper's audit, which has none.
+    `flagged` is (n + m,), members first. Intervals of decisions are Clopper and Pearson's.
+    Precision is None if nobody was flagged.
     """
-
-    members: Floats
-    others: Floats
-    called: NDArray[np.bool_]
-    p_values: Floats | None = None
-
-    def row(self) -> dict[str, float | None]:
-        """AUC, shares of decisions and of members found, with the ends of their intervals.
-
-        Intervals of decisions are Clopper and Pearson's. Precision is None if nobody was called.
-        """
-        member = np.arange(len(self.called)) < len(self.members)
-        point = true_positives_at(self.members, self.others, false_positive_rate=0.01)
-        return {
-            **columns("auc", auc(self.members, self.others)),
-            **columns("tpr_at_fpr_1", point),
-            **columns("accuracy", rate((self.called == member).tolist())),
-            **columns("precision", rate(member[self.called].tolist())),
-            **columns("recall", rate(self.called[member].tolist())),
-            **columns("false_positive_rate", rate(self.called[~member].tolist())),
-        }
+    is_member = np.arange(len(flagged)) < len(members)
+    return {
+        **columns("auc", auc(members, others)),
+        **columns("tpr_at_fpr_1", true_positives_at(members, others, false_positive_rate=0.01)),
+        **columns("accuracy", rate((flagged == is_member).tolist())),
+        **columns("precision", rate(is_member[flagged].tolist())),
+        **columns("recall", rate(flagged[is_member].tolist())),
+        **columns("false_positive_rate", rate(flagged[~is_member].tolist())),
+    }
 
 
-def decide(observed: Observations, method: Method, *, k: int, seed: int = 0) -> AuditDecisions:
-    """Audit members and others where the target shows k words.
-
-    Raises:
-        ValueError: there is no such method.
-    """
-    _validate.one_of(METHODS, method=method)
-    words, members = observed.shown(k), len(observed.members)
+def decide(observed: Observations, method: Method, *, k: int) -> tuple[Floats, NDArray[np.bool_]]:
+    """Scores of members, then others, where the target shows k words; whether each is flagged."""
+    words = observed.shown(k)
     if method == "paper":
         scores = histogram_scores(words, observed.shadowed)[list(observed.audited)]
-        return AuditDecisions(members=scores[:members], others=scores[members:], called=scores > 0)
+        return scores, scores > 0
     known = observed.known
-    word_scores = score_words(words, known.fitted, seed=seed)
-    judged = judge_users(words.queries, word_scores, observed.audited, known.compared, seed=seed)
-    # Users without words have no score: nothing suggests that they are members.
-    found = judged.column("score")
-    least = min((score for score in found if score is not None), default=0.0)
-    scores = np.array([least if score is None else score for score in found])
-    p_values = np.array(judged.column("p_value"))
-    return AuditDecisions(
-        members=scores[:members],
-        others=scores[members:],
-        called=p_values <= LEVEL,
-        p_values=p_values,
-    )
+    word_scores = score_words(words, known.fitted, seed=0)
+    judged = judge_users(words.queries, word_scores, observed.audited, known.compared, seed=0)
+    # Users without words have no score; they get the lowest.
+    column = judged.column("score")
+    lowest = min((score for score in column if score is not None), default=0.0)
+    scores = np.array([lowest if score is None else score for score in column])
+    return scores, np.array(judged.column("p_value")) <= LEVEL
 
 
-def histogram_scores(words: RankedWords, learned_from: ArrayLike, *, bins: int = BINS) -> Floats:
+def histogram_scores(words: RankedWords, learned_from: ArrayLike) -> Floats:
     """(u,) the paper's scores of users: distances to the machine's plane, above 0 for members.
 
-    It learns from users of whom each shadow model was trained on about half; ValueError if these
-    are all members, or none.
+    The machine learns from users of whom each shadow model was trained on about half.
     """
     from sklearn.svm import LinearSVC
 
     assert words.shadows is not None
     users = np.asarray(learned_from)
-    shadows = range(len(words.shadows))
-    given = np.concatenate(
-        [rank_histogram(words.with_shadow_as_target(n), bins=bins)[users] for n in shadows]
-    )
-    members: NDArray[np.bool_] = words.shadows.members[:, users].ravel()
-    if members.all() or not members.any():
-        raise ValueError(
-            f"members must hold both kinds, got {members.sum()} members of {members.size}"
-        )
-    machine = LinearSVC(dual=False, random_state=0, max_iter=20_000).fit(given, members)
-    return cast("Floats", machine.decision_function(rank_histogram(words, bins=bins)))
+    targets = [words.played_by(shadow) for shadow in range(len(words.shadows))]
+    features = np.concatenate([rank_histogram(target)[users] for target in targets])
+    members: NDArray[np.bool_] = words.shadows.seen[:, users].ravel()
+    machine = LinearSVC(dual=False, random_state=0, max_iter=20_000).fit(features, members)
+    return cast("Floats", machine.decision_function(rank_histogram(words)))
 
 
 def rank_histogram(words: RankedWords, *, bins: int = BINS) -> Floats:
     """(u, d + 1) counts of each user's ranks: d bins over all ranks, and the words not shown."""
-    _validate.at_least(1, bins=bins)
     shown = words.shown.astype(np.int64)
     # As in Algorithm 1, a rank r is in bin i if (i - 1) b <= r < i b; r is counted from 0.
     column = np.where(shown > words.k, bins, (shown - 1) * bins // words.vocab_size)
@@ -142,19 +108,18 @@ def rank_histogram(words: RankedWords, *, bins: int = BINS) -> Floats:
 def true_positives_at(
     members: ArrayLike, others: ArrayLike, *, false_positive_rate: float = 0.01, seed: int = 0
 ) -> Estimate | None:
-    """The share of members above the threshold that lets through few enough others.
+    """The share of members above the threshold of a false-positive rate.
 
     The threshold is the lowest score of others that keeps floor(rate * m) of them strictly above;
-    members count who are strictly above it. The interval is from resampling both sides, which pays
-    for the choice of the threshold. None where m * rate is below 1: no non-member may be called,
-    and the rate cannot be estimated.
+    members count if they are strictly above it. The interval is from resampling both sides, which
+    includes the choice of the threshold. None where m * rate is below 1: no non-member may be
+    flagged, and the rate cannot be estimated.
 
     Example:
         >>> true_positives_at([3, 2, 1, 0], range(-7, 3), false_positive_rate=0.1).value
         0.5
     """
     inside, outside = finite_scores(members, "members"), finite_scores(others, "others")
-    _validate.open_fraction(false_positive_rate=false_positive_rate)
     allowed = int(np.floor(false_positive_rate * outside.size + 1e-9))
     if allowed < 1:
         return None
@@ -163,12 +128,12 @@ def true_positives_at(
         last = outside.size - 1 - allowed
         return float((inside > np.partition(outside, last)[last]).mean())
 
-    generator = np.random.default_rng(seed)
-    drawn = [
-        share_above(generator.choice(inside, inside.size), generator.choice(outside, outside.size))
+    rng = np.random.default_rng(seed)
+    resampled = [
+        share_above(rng.choice(inside, inside.size), rng.choice(outside, outside.size))
         for _ in range(RESAMPLES)
     ]
-    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
-    found = share_above(inside, outside)
-    ends = min(low, found), max(high, found)
-    return Estimate("true-positive rate", found, *ends, n=inside.size + outside.size)
+    low, high = np.quantile(resampled, [0.025, 0.975]).tolist()
+    share = share_above(inside, outside)
+    ends = min(low, share), max(high, share)
+    return Estimate("true-positive rate", share, *ends, n=inside.size + outside.size)

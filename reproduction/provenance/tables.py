@@ -1,24 +1,23 @@
 """Song and Shmatikov (2019), "Auditing Data Provenance in Text-Generation Models", KDD,
 arXiv:1811.00513: Tables 1 to 3 and 5, Figures 2 to 8, its numbers beside ours.
 
-Differs from the paper: corpora are what can be had (Reddit's college comments, SATED's development
-and test parts, the first films of Cornell's), users fewer, and all have as many texts; our audit
-is compared with the paper's, with intervals for both; the ratio of perplexities out over in is
-beside every AUC, since a target that overfits more is easier. Back-translation is Apertium's, to
-Spanish and back; synonyms are WordNet's. Figure 7 keeps the target's dropout; the paper trains
-others without it.
+Differs from the paper: corpora are those available (Reddit's college comments, SATED's development
+and test parts, the first films of Cornell's), users fewer, and all have equally many texts; our
+audit is compared with the paper's, with intervals for both; every AUC has the ratio of perplexities
+out over in, since a target that overfits more is easier. Back-translation is Apertium's, to Spanish
+and back; synonyms are WordNet's. Figure 7 keeps the target's dropout; the paper trains others
+without it.
 """
 
 from collections.abc import Iterator
 from functools import cache
 from itertools import product
-from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
 
 from reproduction.papers import Row, paper_numbers, table
 from reproduction.provenance.audited_texts import documents_by
-from reproduction.provenance.audits import Audit, AuditTrial, Observations, Target
+from reproduction.provenance.audits import Audit, AuditTrial, Observations, perplexity_ratio
 from reproduction.provenance.nulls import NullAudits, null_audit, null_row
 from reproduction.provenance.obfuscation import obfuscation
 from reproduction.provenance.private import (
@@ -27,20 +26,20 @@ from reproduction.provenance.private import (
     private_target,
     rank_rows,
 )
+from reproduction.provenance.queries import Selection, query_mask, with_noise
 from reproduction.provenance.scoring import METHODS, audit_row
-from reproduction.provenance.studies import Selection, chosen_words, with_noise
 from reproduction.stages import Work
 from vestige.audits.anatomy.anatomy import anatomy
 from vestige.data.encoded import encode, sources_of
 from vestige.metrics.estimates import columns
-from vestige.models.checkpoints import load_model, load_seq2seq
 from vestige.training.evaluate import bleu
+from vestige.training.shadows import Shadow
 
 Audits = tuple[Audit, ...]
 Counts = tuple[int, ...]
 
-WHOLE = 10**9
-"""The whole vocabulary, whatever its size."""
+ALL_WORDS = 10**9
+"""Words shown: the whole vocabulary, whatever its size."""
 BY_TEXTS: tuple[Selection, ...] = ("rare-sum", "rare", "random")
 BY_WORDS: tuple[Selection, ...] = ("rare", "informative", "random")
 FREQUENCY_BINS = 10
@@ -51,10 +50,18 @@ MEMORY = {
     ("ablation", "kept"),
     ("ablation", "log_rank_lost"),
 }
-"""What is drawn in Figures 5 to 7: rows of an anatomy, by figure and measure."""
+"""The curves of Figures 5 to 7: rows of an anatomy, by figure and measure."""
 
 trial_of = cache(AuditTrial)
 """The trial of an audit; its texts are read once for all tables."""
+
+
+def audit_rows(
+    observed: Observations, k: int = ALL_WORDS, more: Row | None = None, **labels: object
+) -> Iterator[Row]:
+    """A row per audit method where the target shows k words: labels, results, `more` columns."""
+    for method in METHODS:
+        yield audit_row(observed, method, k=k, **labels) | (more or {})
 
 
 @table("provenance", "table1")
@@ -68,7 +75,7 @@ def table1(work: Work, targets: Audits) -> Iterator[Row]:
             "dataset": audit.name,
             "users": len(trial.texts.members),
             **_scores(trial.target),
-            "ratio": trial.target.outside.perplexity / trial.target.inside.perplexity,
+            "ratio": perplexity_ratio(trial.target),
             **paper.get((audit.text.dataset,), absent),
             **_bleu(trial),
         }
@@ -76,33 +83,30 @@ def table1(work: Work, targets: Audits) -> Iterator[Row]:
 
 @table("provenance", "audit")
 def whole_vocabulary(work: Work, targets: Audits) -> Iterator[Row]:
-    """Both audits where the whole vocabulary is shown."""
+    """Both audits where the target shows the whole vocabulary."""
     for audit in targets:
-        for row in both(trial_of(audit, work).observe(), dataset=audit.name):
-            yield {**row, "paper_auc": 1.0}
+        observed = trial_of(audit, work).observe()
+        yield from audit_rows(observed, more={"paper_auc": 1.0}, dataset=audit.name)
 
 
 @table("provenance", "table2")
 def table2(work: Work, others: Audits) -> Iterator[Row]:
     """Shadows of other shapes."""
-    paper = paper_numbers("provenance", "table2", key=1)
     for audit in others:
-        known = paper.get((audit.text.dataset,), {})
-        for row in both(trial_of(audit, work).observe(), dataset=audit.name):
-            yield {**row, "paper_auc": known.get("paper_auc")}
+        observed = trial_of(audit, work).observe()
+        paper = _paper_auc("table2", audit.text.dataset)
+        yield from audit_rows(observed, more=paper, dataset=audit.name)
 
 
 @table("provenance", "table3")
 def table3(work: Work, targets: Audits, crossed: Audits, shown: Counts) -> Iterator[Row]:
     """Output sizes, shadows of the same and of another domain."""
-    paper = paper_numbers("provenance", "table3", key=3)
     for audit in (*targets, *crossed):
         domain = "same" if audit.domain is None else "cross"
         observed = trial_of(audit, work).observe()
         for k in shown:
-            known = paper.get((audit.text.dataset, k, domain), {})
-            for row in both(observed, k, dataset=audit.name, domain=domain):
-                yield {**row, "paper_auc": known.get("paper_auc")}
+            paper = _paper_auc("table3", audit.text.dataset, k, domain)
+            yield from audit_rows(observed, k, more=paper, dataset=audit.name, domain=domain)
 
 
 @table("provenance", "figure2")
@@ -110,85 +114,86 @@ def figure2(work: Work, crowds: Audits) -> Iterator[Row]:
     """Audits of more and more users."""
     for audit in crowds:
         observed = trial_of(audit, work).observe()
-        for k in (WHOLE, 50):
-            yield from both(observed, k, users=len(observed.members))
+        for k in (ALL_WORDS, 50):
+            yield from audit_rows(observed, k, users=len(observed.members))
 
 
 @table("provenance", "figure3")
 def figure3(work: Work, targets: Audits, queries: Counts, calls: Counts) -> Iterator[Row]:
-    """Numbers of queries, texts or single words, and how they are chosen."""
-    first = {audit.text.dataset: audit for audit in reversed(targets)}
-    for audit in reversed(first.values()):
+    """Numbers of queries, texts or single words, and their selection."""
+    first_by_dataset = {audit.text.dataset: audit for audit in reversed(targets)}
+    for audit in reversed(first_by_dataset.values()):
         observed = trial_of(audit, work).observe()
-        texts = tuple(few for few in queries if few <= audit.text.each)
-        ways: tuple[tuple[Counts, int, tuple[Selection, ...], bool], ...] = (
-            (texts, WHOLE, BY_TEXTS, False),
+        texts = tuple(count for count in queries if count <= audit.text.each)
+        panels: tuple[tuple[Counts, int, tuple[Selection, ...], bool], ...] = (
+            (texts, ALL_WORDS, BY_TEXTS, False),
             (texts, 50, (*BY_TEXTS, "informative"), False),
-            (calls, WHOLE, ("rare",), True),
+            (calls, ALL_WORDS, ("rare",), True),
             (calls, 50, BY_WORDS, True),
         )
-        for counts, k, selections, single in ways:
-            for how, count in product(selections, counts):
-                mask = chosen_words(observed, count, k=k, how=how, single=single)
-                for row in both(observed.take(mask), k, dataset=audit.name):
-                    yield {**row, "selection": how, "queries": count, "words": single}
+        for counts, k, selections, words in panels:
+            for selection, count in product(selections, counts):
+                mask = query_mask(observed, count, k=k, selection=selection, words=words)
+                more = {"selection": selection, "queries": count, "words": words}
+                yield from audit_rows(observed.take(mask), k, more, dataset=audit.name)
 
 
 @table("provenance", "figure4")
 def figure4(work: Work, targets: Audits, noise: tuple[float, ...]) -> Iterator[Row]:
-    """Texts that were not learnt among a member's."""
+    """Noise: texts of members that the target was not trained on."""
     for share, observed in with_noise(trial_of(targets[0], work), noise):
-        for row in both(observed, dataset=targets[0].name):
-            yield {**row, "noise": share, "members": len(observed.members)}
+        more = {"noise": share, "members": len(observed.members)}
+        yield from audit_rows(observed, more=more, dataset=targets[0].name)
 
 
 @table("provenance", "table5")
 def table5(work: Work, targets: Audits, obfuscations: tuple[str, ...]) -> Iterator[Row]:
-    """Texts that were changed: in ways "none", "apertium", "synonyms", "reversed" (for tests)."""
-    paper = paper_numbers("provenance", "table5", key=1)
+    """Changed texts: "none", "apertium", "synonyms", "reversed" (for tests)."""
     for name, change in {name: obfuscation(name) for name in obfuscations}.items():
-        known = paper.get((name,), {})
-        for row in both(trial_of(targets[0], work).observe(change), dataset=targets[0].name):
-            yield {**row, "obfuscation": name, "paper_auc": known.get("paper_auc")}
+        observed = trial_of(targets[0], work).observe(change)
+        more = {"obfuscation": name, **_paper_auc("table5", name)}
+        yield from audit_rows(observed, more=more, dataset=targets[0].name)
 
 
 @table("provenance", "null")
 def null(work: Work, nulls: tuple[NullAudits, ...]) -> Iterator[Row]:
-    """P-values of people who were never in: by corpus and way of querying, then of all corpora."""
-    calls = [(one, null_audit(one, n)) for one in nulls for n in range(one.repetitions)]
-    done = work.all(call for _, call in calls)
+    """P-values of users who were never in: by corpus and query settings, then of all corpora."""
+    calls = [(config, null_audit(config, n)) for config in nulls for n in range(config.repetitions)]
+    finished = work.all(call for _, call in calls)
     audits = pd.DataFrame(
         {
-            "null": nulls.index(of),
-            "dataset": of.dataset,
-            "known": of.known,
+            "null": nulls.index(config),
+            "dataset": config.dataset,
+            "known": config.known,
             "shadows": outcome["shadows"],
             "k": outcome["k"],
             "outcome": outcome,
         }
-        for (of, _), finished in zip(calls, done, strict=True)
-        for outcome in finished.value
+        for (config, _), result in zip(calls, finished, strict=True)
+        for outcome in result.value
     )
-    ways = ["known", "shadows", "k"]
-    for (_, dataset, known, *_), group in audits.groupby(["null", "dataset", *ways], sort=False):
+    settings = ["known", "shadows", "k"]
+    for (_, dataset, known, *_), group in audits.groupby(
+        ["null", "dataset", *settings], sort=False
+    ):
         yield {"dataset": dataset, "known": int(known), **null_row(group.outcome.tolist())}
-    for (known, *_), group in audits.groupby(ways, sort=False):
+    for (known, *_), group in audits.groupby(settings, sort=False):
         yield {"dataset": "all", "known": int(known), **null_row(group.outcome.tolist())}
 
 
 @table("provenance", "private")
 def private(work: Work, crowds: Audits, dp_training: PrivateTraining) -> Iterator[Row]:
-    """Both audits of a target under DP-FedAvg and of one trained plainly on the same members."""
+    """Both audits of a target under DP-FedAvg and of an undefended one with the same members."""
     trial = trial_of(crowds[-1], work)
     for target in (None, private_target(trial, dp_training)):
         observed = trial.observe(target=target)
         guarantee: Row = {"epsilon": None, "delta": None}
         if target is not None:
-            spent = dp_training.epsilon(len(trial.texts.members))
-            guarantee = {"epsilon": spent, "delta": dp_training.delta}
+            epsilon = dp_training.epsilon(len(trial.texts.members))
+            guarantee = {"epsilon": epsilon, "delta": dp_training.delta}
         labels = {"dataset": crowds[-1].name, **guarantee, **_scores(observed.target)}
-        for k in (WHOLE, 500, 50):
-            yield from both(observed, k, **labels)
+        for k in (ALL_WORDS, 500, 50):
+            yield from audit_rows(observed, k, **labels)
 
 
 @table("provenance", "figure8")
@@ -203,25 +208,24 @@ def figure8(work: Work, crowds: Audits, dp_training: PrivateTraining) -> Iterato
 
 @table("provenance", "figures5-7")
 def memory(work: Work, targets: Audits, ablated: int) -> Iterator[Row]:
-    """Where the memory sits; hidden units are silenced in so many orders."""
+    """Which words and hidden units hold the memory; units are ablated in `ablated` orders."""
     for audit in targets:
         trial = trial_of(audit, work)
         seen, unseen = (
             documents_by(trial.texts.audited, names)
             for names in (trial.texts.members, trial.texts.others)
         )
-        for row in anatomy(_model(trial), seen, unseen, orders=ablated).rows:
+        for row in anatomy(trial.model(), seen, unseen, orders=ablated).rows:
             if (row["figure"], row["measure"]) in MEMORY:
                 yield {"dataset": audit.name, **row}
 
 
-def both(observed: Observations, k: int = WHOLE, **labels: object) -> Iterator[Row]:
-    """The rows of both audits where the target shows k words."""
-    for method in METHODS:
-        yield audit_row(observed, method, k=k, **labels)
+def _paper_auc(table: str, *key: str | int) -> Row:
+    numbers = paper_numbers("provenance", table, key=len(key))
+    return {"paper_auc": numbers.get(key, {}).get("paper_auc")}
 
 
-def _scores(target: Target) -> Row:
+def _scores(target: Shadow) -> Row:
     return {
         "accuracy_in": target.inside.accuracy,
         "accuracy_out": target.outside.accuracy,
@@ -230,16 +234,11 @@ def _scores(target: Target) -> Row:
     }
 
 
-def _model(trial: AuditTrial) -> Any:
-    load: Any = load_model if trial.texts.source_vocabulary is None else load_seq2seq
-    return load(trial.target.weights.model)
-
-
-def _bleu(trial: AuditTrial) -> dict[str, float | None]:
-    """BLEU of the target's translations of text that it has not learnt; nothing for other tasks."""
+def _bleu(trial: AuditTrial) -> Row:
+    """BLEU of the target's translations of others' text; no columns for other tasks."""
     if trial.audit.text.task != "translation":
         return {}
     _, others = trial.target_job.parts()
-    model = _model(trial)
-    found = bleu(model, encode(sources_of(others), model.source_vocabulary), list(others), seed=0)
-    return dict(columns("bleu_out", found.score))
+    model = trial.model()
+    score = bleu(model, encode(sources_of(others), model.source_vocabulary), list(others), seed=0)
+    return dict(columns("bleu_out", score.score))

@@ -1,7 +1,7 @@
-"""Trainings whose exposure is measured on the way: at every evaluation, and all at perplexities.
+"""Trainings that measure exposure at every evaluation, and everything at given perplexities.
 
-What is measured is written beside the training's checkpoints, a file for each step or level, so
-that an interrupted training writes the same again and a finished one can be read.
+Each measurement is a file beside the training's checkpoints, one for each step or level. So an
+interrupted training writes the same files again, and a finished one can be read.
 """
 
 import json
@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from reproduction.papers import Row
 from reproduction.regularization.author_probe import probe_authors
 from reproduction.regularization.user_texts import Users
 from reproduction.stages import stage
@@ -38,8 +39,8 @@ from vestige.training.presets import Shape
 from vestige.training.recipe import snapshot
 
 REFERENCES = 2**12
-FAR = 1.25
-"""Times the first level: what has a perplexity above that is not measured."""
+MEASURED_BELOW = 1.25
+"""Times the first level: at higher perplexities nothing is measured."""
 
 
 @stage(outputs=("model", "levels"))
@@ -51,13 +52,13 @@ def measured_training(
     levels: Sequence[float],
     *,
     folder: Path,
-) -> dict[str, Any]:
+) -> Row:
     """Train on the users' planted text until the test perplexity reaches the last, lowest level.
 
-    The result has seconds of learning, what was measured at the evaluations (`watched`), and, by
-    level as text, what was measured when the training reached it (`levels`).
+    The result has the seconds of training, the measurements at evaluations (`watched`), and those
+    at each level that was reached, by level as text (`levels`).
     """
-    measured = Measures(users, config, tuple(levels), folder)
+    measures = Measures(users, config, tuple(levels), folder)
     snapshot(
         folder,
         users.planted,
@@ -67,47 +68,43 @@ def measured_training(
         validation=users.test,
         defence=defence,
         stop=StopAtPerplexity(levels[-1]),
-        observe=measured.observe,
+        observe=measures.observe,
     )
     history = json.loads((folder / "history.json").read_text("utf-8"))
-    reached = {f"{level:g}": measured.at(level) for level in levels}
+    at_levels = {f"{level:g}": measures.at(level) for level in levels}
     return {
         "seconds": sum(record["seconds"] for record in history),
-        "watched": measured.watched(),
-        "levels": {level: found for level, found in reached.items() if found is not None},
+        "watched": measures.watched(),
+        "levels": {level: measured for level, measured in at_levels.items() if measured},
     }
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured of a training while it learns, in files of its folder."""
+    """Measurements of a training, in files of its folder."""
 
     users: Users
     config: TrainingConfig
     levels: tuple[float, ...]
     folder: Path
 
-    def watched(self) -> list[dict[str, Any]]:
-        """What was measured at the evaluations, in their order."""
+    def watched(self) -> list[Row]:
+        """The measurements at evaluations, in their order."""
         files = sorted((self.folder / "watched").glob("*.json"))
         return [json.loads(file.read_text("utf-8")) for file in files]
 
-    def at(self, level: float) -> dict[str, Any] | None:
-        """What was measured when the training reached a level; None where it never did."""
+    def at(self, level: float) -> Row | None:
+        """The measurements at a level; None if the training has not reached it."""
         file = level_folder(self.folder, level) / "measures.json"
         return json.loads(file.read_text("utf-8")) if file.is_file() else None
 
     def observe(self, model: LanguageModel, record: EpochRecord) -> None:
-        """Write exposures; at the first evaluation at or below a level all other measures, too.
-
-        What is far above the first level is never read, and not written.
-        """
+        """Write exposures; at the first evaluation at or below a level, all other measures too."""
         perplexity = record.validation_perplexity
-        if perplexity is None:
-            raise ValueError("record must have a validation perplexity, got None")
-        if perplexity > FAR * self.levels[0]:
+        assert perplexity is not None
+        if perplexity > MEASURED_BELOW * self.levels[0]:
             return
-        seen = {
+        evaluation = {
             "step": record.step,
             "epoch": record.epoch,
             "perplexity": perplexity,
@@ -118,41 +115,43 @@ class Measures:
         for level in self.levels:
             earlier = self.at(level)
             if perplexity <= level and (earlier is None or earlier["step"] >= record.step):
-                place = level_folder(self.folder, level)
-                save_model(model, place)
-                measures = self._documents(model) | self._author_probe(model, level)
-                write_text(place / "measures.json", json.dumps(seen | measures))
-        write_text(self.folder / "watched" / f"{record.step:08}.json", json.dumps(seen))
+                folder = level_folder(self.folder, level)
+                save_model(model, folder)
+                measured = {**evaluation, **self._document_measures(model)}
+                if level == self.levels[-1]:
+                    measured |= self._author_probe(model)
+                write_text(folder / "measures.json", json.dumps(measured))
+        write_text(self.folder / "watched" / f"{record.step:08}.json", json.dumps(evaluation))
 
     def exposures(self, model: LanguageModel) -> dict[str, dict[str, float]]:
         """Mean exposure in bits of canaries and of their shuffled controls, by copies."""
         canaries = self.users.canaries
         ids = [canary.ids for canary in canaries]
-        others = [shuffled(canary.ids) or canary.ids for canary in canaries]
-        against = -text_log_probs(model, self.references.tolist())
-        found = sampled_exposure(-text_log_probs(model, ids), against)
-        controls = sampled_exposure(-text_log_probs(model, others), against)
+        shuffled_ids = [shuffled(canary.ids) or canary.ids for canary in canaries]
+        reference_losses = -text_log_probs(model, self.references.tolist())
+        exposure = sampled_exposure(-text_log_probs(model, ids), reference_losses)
+        controls = sampled_exposure(-text_log_probs(model, shuffled_ids), reference_losses)
         copies = np.array([canary.copies for canary in canaries])
 
         def by_copies(values: NDArray[Any]) -> dict[str, float]:
             return {str(k): float(values[copies == k].mean()) for k in np.unique(copies).tolist()}
 
         return {
-            "canary": by_copies(found.exposure),
+            "canary": by_copies(exposure.exposure),
             "shuffled": by_copies(controls.exposure),
-            "at_ceiling": by_copies(found.at_ceiling),
+            "at_ceiling": by_copies(exposure.at_ceiling),
         }
 
     @cached_property
     def references(self) -> Tensor:
-        """(r, n) ids, made as the canaries were: different words, each as likely as another."""
+        """(r, n) ids, generated as the canaries were: different words, all equally probable."""
         vocabulary, canaries = self.users.vocabulary, self.users.canaries
         words = [vocabulary.encode(word)[0] for word in space_words(vocabulary, canaries)]
-        generator, length = np.random.default_rng(0), len(canaries[0].ids)
-        rows = [generator.choice(words, length, replace=False) for _ in range(REFERENCES)]
+        rng, length = np.random.default_rng(0), len(canaries[0].ids)
+        rows = [rng.choice(words, length, replace=False) for _ in range(REFERENCES)]
         return torch.from_numpy(np.array(rows))
 
-    def _documents(self, model: LanguageModel) -> dict[str, Any]:
+    def _document_measures(self, model: LanguageModel) -> Row:
         """Completions of canaries, and losses of test documents."""
         completed = complete(model, self.users.canaries, beam=1)
         test = encode(self.users.test, self.users.vocabulary)
@@ -166,44 +165,39 @@ class Measures:
             "tokens": scores.tokens.tolist(),
         }
 
-    def _author_probe(self, model: LanguageModel, level: float) -> dict[str, Any]:
-        """A fresh discriminator of the authors, at the last level."""
-        if level != self.levels[-1]:
-            return {}
-        text, length = (
-            encode(self.users.original, self.users.vocabulary),
-            self.config.sequence_length,
-        )
+    def _author_probe(self, model: LanguageModel) -> Row:
+        text = encode(self.users.original, self.users.vocabulary)
+        length = self.config.sequence_length
         return dict(probe_authors(model, text, sequence_length=length, seed=0).summary())
 
 
 def level_folder(folder: Path, level: float) -> Path:
-    """Where a training's model of a level is kept, with `measures.json`."""
+    """The folder of a training's model at a level, with `measures.json`."""
     return folder / "levels" / f"{level:g}"
 
 
-def at_level(seen: Sequence[Mapping[str, Any]], level: float) -> dict[str, Any] | None:
-    """Exposures as they were when a training passed a perplexity; None where it never did.
+def at_level(watched: Sequence[Mapping[str, Any]], level: float) -> Row | None:
+    """Exposures when a training passed a perplexity; None if it never did.
 
-    Between the two evaluations around the level everything is taken to be linear in the logarithm
-    of the perplexity.
+    Interpolates between the two evaluations around the level, linearly in the logarithm of the
+    perplexity.
     """
-    after = next((i for i, one in enumerate(seen) if one["perplexity"] <= level), None)
+    after = next((i for i, seen in enumerate(watched) if seen["perplexity"] <= level), None)
     if after is None:
         return None
     if after == 0:
-        return dict(seen[0])
-    before, then = seen[after - 1], seen[after]
-    high, low = before["perplexity"], then["perplexity"]
+        return dict(watched[0])
+    earlier, later = watched[after - 1], watched[after]
+    high, low = earlier["perplexity"], later["perplexity"]
     share = math.log1p((high - level) / level) / math.log1p((high - low) / low)
-    return {"perplexity": level, **_between(before, then, share)}
+    return {"perplexity": level, **_interpolated(earlier, later, share)}
 
 
-def _between(one: Mapping[str, Any], other: Mapping[str, Any], share: float) -> dict[str, Any]:
-    mixed: dict[str, Any] = {}
-    for name, value in one.items():
+def _interpolated(earlier: Mapping[str, Any], later: Mapping[str, Any], share: float) -> Row:
+    mixed: Row = {}
+    for name, value in earlier.items():
         if isinstance(value, Mapping):
-            mixed[name] = _between(value, other[name], share)
+            mixed[name] = _interpolated(value, later[name], share)
         elif name != "perplexity" and isinstance(value, int | float):
-            mixed[name] = value + share * (other[name] - value)
+            mixed[name] = value + share * (later[name] - value)
     return mixed

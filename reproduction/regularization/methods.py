@@ -1,4 +1,4 @@
-"""The trainings that are compared, and the undefended control of each."""
+"""The compared trainings, and the undefended control of each."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,10 +13,10 @@ PLAIN = "unmitigated"
 
 @dataclass(frozen=True, kw_only=True)
 class Method:
-    """A training that is compared, and the undefended `control` in batches of the same kind.
+    """A compared training, and its undefended `control` in batches of the same kind.
 
-    Dropout is on what the layers and the head read. Optimizer and learning rate replace the
-    training's: Adam moves what has no gradient as far as noise tells it to, however little that is.
+    Dropout is applied to the inputs of the layers and of the head. Optimizer and learning rate
+    replace the training's: Adam would scale up the smallest noise on weights without a gradient.
     """
 
     name: str
@@ -28,38 +28,32 @@ class Method:
     control: str = PLAIN
 
 
-_ADVERSARIAL = Adversarial(weight=20.0)
-_TRIPLET = Triplet(weight=0.1)
-_IN_BATCH = Triplet(weight=0.1, pairing="in-batch")
-_GOLDFISH = Goldfish(k=4)
-_NOISE = DPSGD(noise_multiplier=0.01, max_grad_norm=0.5)
-
 METHODS = (
-    Method(name="unmitigated", batching="users"),
+    Method(name=PLAIN, batching="users"),
     Method(name="unmitigated, mixed", batching="documents", control="unmitigated, mixed"),
     Method(
         name="unmitigated, SGD",
         batching="documents",
         optimizer="sgd",
-        learning_rate=10.0,  # a sequence has about half of the 32 tokens that dp divides by
+        learning_rate=10.0,  # dp divides by 32 tokens, a sequence has about half as many
         control="unmitigated, SGD",
     ),
     Method(name="dropout 0.5", batching="users", dropout=0.5),
     Method(
         name="dp",
         batching="poisson",
-        defence=_NOISE,
+        defence=DPSGD(noise_multiplier=0.01, max_grad_norm=0.5),
         optimizer="sgd",
         learning_rate=20.0,
         control="unmitigated, SGD",
     ),
-    Method(name="adversarial", batching="users", defence=_ADVERSARIAL),
-    Method(name="triplet", batching="users", defence=_TRIPLET),
+    Method(name="adversarial", batching="users", defence=Adversarial(weight=20.0)),
+    Method(name="triplet", batching="users", defence=Triplet(weight=0.1)),
     Method(
         name="triplet, in-batch",
         batching="documents",
-        defence=_IN_BATCH,
+        defence=Triplet(weight=0.1, pairing="in-batch"),
         control="unmitigated, mixed",
     ),
-    Method(name="goldfish", batching="users", defence=_GOLDFISH),
+    Method(name="goldfish", batching="users", defence=Goldfish(k=4)),
 )

@@ -1,16 +1,14 @@
 """Mireshghallah et al. (2021), "Privacy Regularization: Joint Privacy-Utility Optimization in
 Language Models", arXiv:2103.07567: Figures 2 to 4 and Table 1, its numbers beside ours.
 
-A defence that learns less also remembers less. Exposure is therefore read where the perplexity on
-test text is the same, beside how many steps that took and how often a canary was read: a gain may
-be fewer presentations and nothing else.
+A defence that learns less also remembers less. Exposure is therefore compared at equal test
+perplexity, together with the number of steps and of presentations of a canary: fewer presentations
+alone can explain a lower exposure.
 
-Differs from the paper: Reddit's college comments stand in for its Reddit and for Avocado, which is
-licensed; every method has an undefended control in the same kind of batches and a dropout control,
-every canary its words in another order, every number five seeds; exposure is read where the test
-perplexities are equal, not near each other; the goldfish loss is compared with the paper's
-defences.
-
+Differs from the paper: Reddit's college comments replace its Reddit and Avocado, which is licensed;
+every method has an undefended control in the same kind of batches and a dropout control, every
+canary its words in another order, every number five seeds; test perplexities are equal, not similar
+to each other; the goldfish loss is compared with the paper's defences.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,20 +22,16 @@ import numpy as np
 import vl_convert
 
 from reproduction.papers import Row, Rows, paper_numbers, table
-from reproduction.regularization.measured_training import (
-    at_level,
-    level_folder,
-    measured_training,
-)
+from reproduction.regularization.measured_training import at_level, level_folder, measured_training
 from reproduction.regularization.methods import METHODS, PLAIN, Method
-from reproduction.regularization.natural_canaries import real_canaries
-from reproduction.regularization.user_texts import Users, UserText, read_users
+from reproduction.regularization.user_texts import Users, UserText, natural_canaries, read_users
 from reproduction.stages import Call, Finished, Work
 from vestige.audits.extraction.canaries import complete
 from vestige.data.encoded import encode
 from vestige.metrics.comparison import rate_of_trainings, subgroup_gap
 from vestige.metrics.estimates import columns, mean
 from vestige.models.checkpoints import load_model
+from vestige.models.protocols import LanguageModel
 from vestige.models.recurrent_network import LSTMConfig
 from vestige.training.config import TrainingConfig
 from vestige.training.evaluate import score_documents
@@ -57,19 +51,23 @@ MEASURED = {
 
 @dataclass(frozen=True)
 class Training:
-    """A finished `measured_training` of a method, under a seed."""
+    """A finished `measured_training` of a method, with a seed."""
 
     seed: int
-    done: Finished
+    result: Finished
 
     def at(self, level: float) -> Mapping[str, Any] | None:
-        """What was measured when it reached a level; None where it never did."""
-        found: Mapping[str, Any] | None = self.done.value["levels"].get(f"{level:g}")
-        return found
+        """The measurements at a level; None if it was never reached."""
+        measured: Mapping[str, Any] | None = self.result.value["levels"].get(f"{level:g}")
+        return measured
 
     def exposure(self, level: float) -> Mapping[str, Any] | None:
-        """Exposures as they were when it passed the level."""
-        return at_level(self.done.value["watched"], level)
+        """Exposures when it passed the level."""
+        return at_level(self.result.value["watched"], level)
+
+    def model(self, level: float) -> LanguageModel:
+        """The model that reached a level."""
+        return load_model(level_folder(self.result.folder, level))
 
 
 Trainings = Mapping[str, Sequence[Training]]
@@ -78,14 +76,14 @@ Trainings = Mapping[str, Sequence[Training]]
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Trainings that are compared: every method with every seed.
+    """Compared trainings: every method with every seed.
 
     Attributes:
-        text: whose.
+        text: of the users.
         shape: of the model.
-        training: how it learns; the method decides batches and step.
+        training: its configuration; the method decides batches and step.
         levels: test perplexities at which they are compared, falling.
-        seeds: of weights and order; each seed is shared by all methods.
+        seeds: of weights and order; all methods share them.
     """
 
     text: UserText
@@ -99,30 +97,30 @@ class Comparison:
         return read_users(self.text, work.data)
 
     def call(self, users: Users, method: Method, seed: int) -> Call:
-        """The training of a method under a seed."""
-        usual = self.training
+        """The training of a method with a seed."""
+        default = self.training
         config = replace(
-            usual,
+            default,
             seed=seed,
             batching=method.batching,
-            optimizer=method.optimizer or usual.optimizer,
-            learning_rate=method.learning_rate or usual.learning_rate,
+            optimizer=method.optimizer or default.optimizer,
+            learning_rate=method.learning_rate or default.learning_rate,
         )
         shape = replace(self.shape, dropout_in=method.dropout, dropout_out=method.dropout)
         return measured_training(users, config, shape, method.defence, self.levels)
 
     def trainings(self, work: Work) -> Trainings:
         """Every method with every seed, finished."""
-        every, users = list(product(METHODS, self.seeds)), self.users(work)
-        done = work.all(self.call(users, method, seed) for method, seed in every)
-        found: dict[str, list[Training]] = {method.name: [] for method in METHODS}
-        for (method, seed), one in zip(every, done, strict=True):
-            found[method.name].append(Training(seed, one))
-        return found
+        users, runs = self.users(work), list(product(METHODS, self.seeds))
+        finished = work.all(self.call(users, method, seed) for method, seed in runs)
+        trainings: dict[str, list[Training]] = {method.name: [] for method in METHODS}
+        for (method, seed), result in zip(runs, finished, strict=True):
+            trainings[method.name].append(Training(seed, result))
+        return trainings
 
 
 def exposure_chart(rows: Rows) -> str:
-    """Exposure against copies, a line for each training, a panel for each level; SVG."""
+    """Exposure by copies, a line for each training, a panel for each level; SVG."""
     values = [
         {name: row[name] for name in ("level", "training", "copies", "exposure", "shuffled")}
         | {"low": row["exposure_low"], "high": row["exposure_high"]}
@@ -152,19 +150,19 @@ def figure2(work: Work, comparison: Comparison) -> Iterator[Row]:
 
 
 def exposure_rows(trainings: Trainings, levels: Sequence[float]) -> Iterator[Row]:
-    """A row for each level, method and number of copies; a control is paired by seed."""
+    """A row per level, method and number of copies; differences to the control are by seed."""
     for level, method in product(levels, METHODS):
-        own, control = (
-            {one.seed: found for one in trainings[name] if (found := one.exposure(level))}
+        by_seed, control = (
+            {t.seed: seen for t in trainings[name] if (seen := t.exposure(level))}
             for name in (method.name, method.control)
         )
-        if not own:
+        if not by_seed:
             yield {"level": level, "training": method.name, "seeds": 0}
             continue
-        every = list(own.values())
-        for copies in sorted(every[0]["exposure"]["canary"], key=int):
-            exposures = {seed: one["exposure"]["canary"][copies] for seed, one in own.items()}
-            against = [
+        measured = list(by_seed.values())
+        for copies in sorted(measured[0]["exposure"]["canary"], key=int):
+            exposures = {seed: seen["exposure"]["canary"][copies] for seed, seen in by_seed.items()}
+            differences = [
                 exposure - control[seed]["exposure"]["canary"][copies]
                 for seed, exposure in exposures.items()
                 if seed in control and method.name != method.control
@@ -173,13 +171,15 @@ def exposure_rows(trainings: Trainings, levels: Sequence[float]) -> Iterator[Row
                 "level": level,
                 "training": method.name,
                 "copies": int(copies),
-                "seeds": len(own),
+                "seeds": len(measured),
                 **columns("exposure", mean(list(exposures.values()))),
-                "shuffled": fmean(one["exposure"]["shuffled"][copies] for one in every),
-                "at_ceiling": fmean(one["exposure"]["at_ceiling"][copies] for one in every),
-                **columns("against_control", mean(against)),
-                "steps": fmean(one["step"] for one in every),
-                "presentations": fmean(one["epoch"] for one in every) * int(copies),
+                **{
+                    name: fmean(seen["exposure"][name][copies] for seen in measured)
+                    for name in ("shuffled", "at_ceiling")
+                },
+                **columns("against_control", mean(differences)),
+                "steps": fmean(seen["step"] for seen in measured),
+                "presentations": fmean(seen["epoch"] for seen in measured) * int(copies),
             }
 
 
@@ -188,72 +188,97 @@ def figure3ab(work: Work, comparison: Comparison) -> Iterator[Row]:
     """The tab attack, by level and method: planted canaries and real texts, over seeds."""
     text, length = comparison.text, comparison.training.sequence_length
     users, trainings = comparison.users(work), comparison.trainings(work)
-    canaries = len(users.canaries) - text.controls
+    original = encode(users.original, users.vocabulary)
     for level in comparison.levels:
-        real = {
-            one.seed: most_perplexing(users, one, level, length)
-            for one in trainings[PLAIN]
-            if one.at(level)
-        }
+        real = {}
+        for plain in trainings[PLAIN]:
+            if plain.at(level):
+                scores = score_documents(plain.model(level), original, sequence_length=length)
+                real[plain.seed] = natural_canaries(
+                    original, users.vocabulary, loss=scores.loss, tokens=scores.tokens
+                )
         for method in METHODS:
-            reached = [one for one in trainings[method.name] if one.at(level)]
+            reached = [t for t in trainings[method.name] if t.at(level)]
             completed = [
-                completed_by(one, level, real[one.seed]) for one in reached if one.seed in real
+                complete(t.model(level), real[t.seed], beam=1).rate("canary")
+                for t in reached
+                if t.seed in real
             ]
-            names = {"level": level, "training": method.name, "seeds": len(reached)}
-            row = completion_row([one.at(level) for one in reached], completed, text)
-            yield {**names, "canaries": canaries, **row}
+            yield {
+                "level": level,
+                "training": method.name,
+                "seeds": len(reached),
+                "canaries": len(users.canaries) - text.controls,
+                **completion_row(
+                    [t.at(level) for t in reached],
+                    [(rate.count, rate.n) if rate else (0, 0) for rate in completed],
+                    str(max(text.repetitions)),
+                ),
+            }
 
 
-def completion_row(found: Sequence[Any], real: Sequence[tuple[int, int]], text: UserText) -> Row:
-    """Shares that trainings complete: of all canaries, of the most copied, of real texts."""
-    most = str(max(text.repetitions))
+def completion_row(
+    measured: Sequence[Any], real: Sequence[tuple[int, int]], most_copies: str
+) -> Row:
+    """Shares that trainings complete: of all canaries, of the most copied, of real texts.
+
+    `real` are the completed texts of each training, and all its texts.
+    """
     totals = [
-        [sum(column) for column in zip(*one["completed"].values(), strict=True)] for one in found
+        [sum(column) for column in zip(*seen["completed"].values(), strict=True)]
+        for seen in measured
     ]
     return {
         **_share("synthetic", totals),
-        **_share(f"of_{most}_copies", [one["completed"][most] for one in found]),
+        **_share(f"of_{most_copies}_copies", [seen["completed"][most_copies] for seen in measured]),
         **_share("real", real),
-        "never_planted": _mean(one["completion"]["control_rate"] for one in found),
-        "other_order": _mean(one["completion"]["shuffled_rate"] for one in found),
+        "never_planted": _mean(seen["completion"]["control_rate"] for seen in measured),
+        "other_order": _mean(seen["completion"]["shuffled_rate"] for seen in measured),
     }
+
+
+def _share(name: str, counts: Sequence[Sequence[int]]) -> Row:
+    """A share over trainings, from (successes, trials) of each."""
+    successes, trials = ([pair[i] for pair in counts] for i in (0, 1))
+    if not sum(trials):
+        return dict(columns(name, None))
+    share = columns(name, rate_of_trainings(successes, trials))
+    return {**share, f"{name}_by_seed": " ".join(map(str, successes))}
 
 
 @table("regularization", "figure3c")
 def figure3c(work: Work, comparison: Comparison) -> Iterator[Row]:
-    """What a defence costs the users with most and with fewest documents, at the last level."""
+    """The cost of a defence for users with most and with fewest documents, at the last level."""
     users = comparison.users(work)
-    encoded, test = (encode(part, users.vocabulary) for part in (users.original, users.test))
-    assert encoded.users is not None
+    training, test = (encode(part, users.vocabulary) for part in (users.original, users.test))
+    assert training.users is not None
     assert test.users is not None
-    index = np.array([encoded.names.index(name) for name in test.names])
+    index = np.array([training.names.index(name) for name in test.names])
     yield from subgroup_rows(
         comparison.trainings(work),
         comparison.levels[-1],
         users=index[test.users],
-        samples=np.bincount(encoded.users, minlength=len(encoded.names)),
+        samples=np.bincount(training.users, minlength=len(training.names)),
         k=5 if comparison.text.users >= 20 else 2,
     )
 
 
 def subgroup_rows(trainings: Trainings, level: float, **groups: Any) -> Iterator[Row]:
-    """A row for each method: its gaps to the undefended trainings of the same seeds."""
+    """A row per method: its gaps to the undefended trainings of the same seeds."""
     paper = paper_numbers("regularization", "figure3c", key=1)
     for method in METHODS:
         if method.name == PLAIN:
             continue
         gaps = [
-            subgroup_gap(plain["loss"], own["loss"], tokens=own["tokens"], **groups)
-            for one, undefended in zip(trainings[method.name], trainings[PLAIN], strict=True)
-            if (own := one.at(level)) and (plain := undefended.at(level))
+            subgroup_gap(plain["loss"], defended["loss"], tokens=defended["tokens"], **groups)
+            for t, undefended in zip(trainings[method.name], trainings[PLAIN], strict=True)
+            if (defended := t.at(level)) and (plain := undefended.at(level))
         ]
         row: Row = {"level": level, "training": method.name, "seeds": len(gaps)}
         if gaps:
             for name in ("top", "low", "gap"):
                 row |= columns(name, mean([getattr(gap, name).value for gap in gaps]))
-            correlations = [gap.correlation for gap in gaps if gap.correlation is not None]
-            row["rank_correlation"] = _mean(one.value for one in correlations)
+            row["rank_correlation"] = _mean(g.correlation.value for g in gaps if g.correlation)
         yield {**row, "paper_gap": paper.get((method.name,), {}).get("gap")}
 
 
@@ -264,48 +289,24 @@ def table1(work: Work, comparison: Comparison) -> Iterator[Row]:
 
 
 def training_rows(trainings: Trainings, levels: Sequence[float]) -> Iterator[Row]:
-    """A row for each level and method: means over the seeds that reached the level."""
+    """A row per level and method: means over the seeds that reached the level."""
     paper = paper_numbers("regularization", "table1", key=3)
     names = dict(zip(levels, ("high", "low"), strict=False))
     for level, method in product(levels, METHODS):
-        reached = [found for one in trainings[method.name] if (found := one.at(level))]
-        known = paper.get(("avocado", names.get(level), method.name), {})
+        measured = [seen for t in trainings[method.name] if (seen := t.at(level))]
+        numbers = paper.get(("avocado", names.get(level), method.name), {})
         yield {
             "level": level,
             "training": method.name,
-            "seeds": len(reached),
+            "seeds": len(measured),
             **{
-                column: _mean(one[name] for one in reached if one.get(name) is not None)
+                column: _mean(seen[name] for seen in measured if seen.get(name) is not None)
                 for name, column in MEASURED.items()
             },
-            "seconds": fmean(one.done.value["seconds"] for one in trainings[method.name]),
-            "paper_training": known.get("paper_training"),
-            "paper_test": known.get("paper_test"),
+            "seconds": fmean(t.result.value["seconds"] for t in trainings[method.name]),
+            "paper_training": numbers.get("paper_training"),
+            "paper_test": numbers.get("paper_test"),
         }
-
-
-def most_perplexing(users: Users, undefended: Training, level: float, length: int) -> Sequence[Any]:
-    """Each user's most perplexing training text under an undefended model."""
-    data = encode(users.original, users.vocabulary)
-    model = load_model(level_folder(undefended.done.folder, level))
-    scores = score_documents(model, data, sequence_length=length)
-    return real_canaries(data, users.vocabulary, loss=scores.loss, tokens=scores.tokens)
-
-
-def completed_by(training: Training, level: float, canaries: Sequence[Any]) -> tuple[int, int]:
-    """How many of some texts the model of a level completes, and of how many."""
-    model = load_model(level_folder(training.done.folder, level))
-    rate = complete(model, canaries, beam=1).rate("canary")
-    return (0, 0) if rate is None else (rate.count, rate.n)
-
-
-def _share(name: str, counts: Sequence[Sequence[int]]) -> Row:
-    """A share over trainings, each of which has completed so many of so many."""
-    successes, trials = ([pair[i] for pair in counts] for i in (0, 1))
-    if not sum(trials):
-        return dict(columns(name, None))
-    share = columns(name, rate_of_trainings(successes, trials))
-    return {**share, f"{name}_by_seed": " ".join(map(str, successes))}
 
 
 def _mean(values: Iterable[float]) -> float | None:

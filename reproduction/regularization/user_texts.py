@@ -1,30 +1,42 @@
-"""Texts of many users with canaries of their own, split so that every user has test text."""
+"""Texts of many users with planted canaries, split so that every user has test text; and each
+user's natural canary, the most perplexing training text.
 
+Mireshghallah et al. (2021), arXiv:2103.07567, appendix A.5, "real canaries": the training text
+of each user that an undefended model finds most perplexing, which most probably contains something
+specific to this user.
+
+Differs from the paper: natural canaries have a given length, since attacks compare texts of similar
+length; texts with words outside the vocabulary are left out, since no model can generate them; and
+no text is the canary of two users.
+"""
+
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from reproduction.texts import corpora, sentences, vocabulary_of
-from reproduction.user_documents import of_length
+from reproduction.texts import corpora, of_length, sentences, vocabulary_of
 from vestige.data.canaries.coins import user_canaries
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
+from vestige.data.encoded import EncodedCorpus
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.users import users_with
-from vestige.data.vocabulary import WordVocabulary
+from vestige.data.vocabulary import Vocabulary, WordVocabulary
 from vestige.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
 class UserText:
-    """Whose text, and how much of it.
+    """Which users, and how much of their text.
 
     Attributes:
-        dataset: "reddit" or "grammar", which is made and has users for tests.
-        users: drawn at random among those with `fewest` to `most` documents.
+        dataset: "reddit" or "grammar", which is generated for tests.
+        users: sampled among those with `fewest` to `most` documents.
         shortest, longest: words of a document.
-        held_out: share of documents to test on; the paper's 20 %.
+        held_out: share of documents for the test; the paper's 20 %.
         repetitions: of each user's canaries.
         controls: canaries that are never planted.
     """
@@ -54,40 +66,92 @@ class Users:
 
 
 def read_users(text: UserText, data: Path | None) -> Users:
-    """Read, draw the users, split, plant; all from seed 0.
-
-    Raises:
-        DataError: there is no such corpus, or too few users have enough documents.
-    """
-    corpus = _some_users(_read(text.dataset, data), text)
+    """Read, sample the users, split and plant, with seed 0."""
+    corpus = _sample_users(_read(text.dataset, data), text)
     train, test = corpus.split(text.held_out, seed=0)
-    vocabulary = vocabulary_of(text.dataset, train, size=text.vocabulary_size)
-    made = user_canaries(
+    vocabulary = vocabulary_of(train, size=text.vocabulary_size, name=text.dataset)
+    canaries = user_canaries(
         train, vocabulary, repetitions=text.repetitions, controls=text.controls, seed=0
     )
-    planted, manifest = plant(train, made, seed=0, vocabulary=vocabulary)
-    texts = {"planted": planted, "original": train, "test": test}
-    return Users(**texts, canaries=manifest.canaries, vocabulary=vocabulary)
+    planted, manifest = plant(train, canaries, seed=0, vocabulary=vocabulary)
+    return Users(
+        planted=planted,
+        original=train,
+        test=test,
+        canaries=manifest.canaries,
+        vocabulary=vocabulary,
+    )
 
 
 def _read(dataset: str, data: Path | None) -> Corpus:
     if dataset == "grammar":
-        made = sentences(400, seed=0)
+        texts = sentences(400, seed=0)
         # Users 0 to 11 with more and more sentences each.
-        users = np.repeat(np.arange(12), np.arange(12) * 5 + 5)[: len(made)]
-        kept = made.take(np.arange(len(users)))
-        return Corpus.from_texts(list(kept), users=[f"user {u:02}" for u in users.tolist()])
+        users = np.repeat(np.arange(12), np.arange(12) * 5 + 5)[: len(texts)]
+        names = [f"user {user:02}" for user in users.tolist()]
+        return Corpus.from_texts(list(texts)[: len(users)], users=names)
     return read_reddit(corpora(data, dataset, "reddit_college") / "reddit_college")
 
 
-def _some_users(corpus: Corpus, text: UserText) -> Corpus:
-    right = of_length(corpus, shortest=text.shortest, longest=text.longest)
-    fit = users_with(right, fewest=text.fewest, most=text.most)
-    if len(fit) < text.users:
+def _sample_users(corpus: Corpus, text: UserText) -> Corpus:
+    documents = of_length(corpus, shortest=text.shortest, longest=text.longest)
+    eligible = users_with(documents, fewest=text.fewest, most=text.most)
+    if len(eligible) < text.users:
         raise DataError(
-            f"{len(fit)} users have {text.fewest} to {text.most} documents where {text.users} "
-            "are wanted",
+            f"{len(eligible)} users have {text.fewest} to {text.most} documents where "
+            f"{text.users} are wanted",
             remedy="Ask for fewer users, or for fewer documents of each.",
         )
-    drawn = np.random.default_rng(0).choice(fit, text.users, replace=False)
-    return right.take(np.flatnonzero(np.isin(np.array(right.users), drawn)))
+    sample = np.random.default_rng(0).choice(eligible, text.users, replace=False)
+    return documents.take(np.flatnonzero(np.isin(np.array(documents.users), sample)))
+
+
+def natural_canaries(
+    data: EncodedCorpus,
+    vocabulary: Vocabulary,
+    *,
+    loss: ArrayLike,
+    tokens: ArrayLike,
+    shortest: int = 5,
+    longest: int = 20,
+) -> tuple[Canary, ...]:
+    """For each user with a text of the right length, that with the highest exp(loss / tokens).
+
+    `loss` and `tokens` are (d,) summed nats of the documents under an undefended model, and the
+    tokens over which they were summed (`score_documents`). Lengths are without the end of the text.
+
+    Example:
+        >>> from vestige import Corpus, WordVocabulary
+        >>> from vestige.data.encoded import encode
+        >>> corpus = Corpus.from_texts(["to be", "or not"], users=["ann", "ann"])
+        >>> data = encode(corpus, words := WordVocabulary.build(corpus))
+        >>> natural_canaries(data, words, loss=[3, 9], tokens=[3, 3], shortest=2)[0].phrase
+        'or not'
+    """
+    assert data.users is not None
+    mean_loss = np.asarray(loss, np.float64) / np.asarray(tokens, np.float64)
+    lengths = np.diff(data.offsets) - 1
+    texts = {
+        document: tuple(
+            data.tokens[data.offsets[document] : data.offsets[document + 1] - 1].tolist()
+        )
+        for document in np.flatnonzero((lengths >= shortest) & (lengths <= longest)).tolist()
+    }
+    chosen: dict[int, tuple[int, ...]] = {}
+    for document in sorted(texts, key=lambda document: (-mean_loss[document], document)):
+        user, text = int(data.users[document]), texts[document]
+        is_free = user not in chosen and text not in chosen.values()
+        if is_free and data.names[user] and vocabulary.unk_id not in text:
+            chosen[user] = text
+    copies, counts = Counter(texts.values()), np.bincount(data.tokens)
+    return tuple(
+        Canary(
+            phrase=vocabulary.decode(list(text)),
+            pattern="real",
+            frequencies=tuple(counts[list(text)].tolist()),
+            copies=copies[text],
+            ids=text,
+            user=data.names[user],
+        )
+        for user, text in sorted(chosen.items())
+    )

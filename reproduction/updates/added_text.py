@@ -1,22 +1,30 @@
-"""Tables of real text: phrases of a newsgroup that was added to Reddit."""
+"""Tables of real text: phrases of a newsgroup that was added to Reddit, and their topic.
+
+The topic is a mechanical, calibrated criterion. A word is over-represented in the added text if its
+log-odds there exceed those in the original by more than a bound (0.5 added to each count, Haldane
+1956). A phrase is on topic if at least half of its content words are over-represented; content
+words are alphabetic and not among the commonest.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from reproduction.papers import Numbers, Row, Rows, paper_numbers, table
+from reproduction.papers import Row, Rows, paper_numbers, table
 from reproduction.stages import Call, Work
 from reproduction.texts import random_parts, read_text
-from reproduction.updates.beam_search import Beams
 from reproduction.updates.exposures import gains
-from reproduction.updates.searches import PAIRS_AND_OPENINGS, Finding, Search, findings
-from reproduction.updates.snapshots import Material, Setting, extended, prepare
-from reproduction.updates.topics import Topic, occurrences_of, topic_of
+from reproduction.updates.searches import PAIRS_AND_OPENINGS, Beams, Finding, Search, findings
+from reproduction.updates.snapshots import Setting, prepare
 from vestige.audits.update.pair import Pair, Tokens
 from vestige.audits.update.scores import TokenScore
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
+from vestige.data.vocabulary import Vocabulary
 from vestige.models.checkpoints import load_model
 from vestige.models.protocols import LanguageModel
 
@@ -36,9 +44,9 @@ class Addition:
 
     Attributes:
         setting: the text before and the model.
-        added: names of the texts, each added in an update of its own.
-        words: of each added text, drawn at random; None: all.
-        shown: phrases listed of each search, as many of each group.
+        added: names of the texts, each added in its own update.
+        words: of each added text, sampled; None: all.
+        shown: phrases listed of each search, equally many of each group.
     """
 
     setting: Setting
@@ -48,98 +56,92 @@ class Addition:
 
 
 def on_topic_counts(rows: Rows) -> str:
-    """Phrases of each search: on topic, verbatim, and how many a null pair and the texts have."""
-    lines = []
+    """Per search: phrases on topic and verbatim, and those of the null pair and of the texts."""
+    sentences = []
     for added, model in dict.fromkeys((row["added"], row["model"]) for row in rows):
         of_pair = [row for row in rows if (row["added"], row["model"]) == (added, model)]
         counts = []
         for search in dict.fromkeys(row["search"] for row in of_pair if row["source"] == "ours"):
-            listed, null = (
+            ours, null = (
                 [r for r in of_pair if (r["search"], r["source"]) == (search, source)]
                 for source in ("ours", "null")
             )
-            verbatim = sum(r["in_added"] > 0 for r in listed)
+            verbatim = sum(row["in_added"] > 0 for row in ours)
             counts.append(
-                f"{search} {_counted(listed)}, {verbatim} verbatim, null {_counted(null)}"
+                f"{search} {_on_topic_count(ours)}, {verbatim} verbatim, "
+                f"null {_on_topic_count(null)}"
             )
-        own, other = of_pair[0]["topic_share_added"], of_pair[0]["topic_share_original"]
-        lines.append(
-            f"On topic, {added}, {model}: {'; '.join(counts)}. By the same measure {own:.1%} of "
-            f"the added text's own windows are on topic, and {other:.1%} of the original's."
+        share_added, share_original = (
+            of_pair[0][f"topic_share_{text}"] for text in ("added", "original")
         )
-    return " ".join(lines)
+        sentences.append(
+            f"On topic, {added}, {model}: {'; '.join(counts)}. By the same measure "
+            f"{share_added:.1%} of the added text's own windows are on topic, and "
+            f"{share_original:.1%} of the original's."
+        )
+    return " ".join(sentences)
+
+
+def _on_topic_count(rows: Rows) -> str:
+    count = f"{sum(row['on_topic'] for row in rows)} of {len(rows)}"
+    return f"{count} (highest score {max(row['score'] for row in rows):.3g})" if rows else count
 
 
 @table("updates", "tables3-4", remark=on_topic_counts)
 def tables34(work: Work, additions: tuple[Addition, ...]) -> Iterator[Row]:
-    """Tables 3 and 4: a row for each phrase found, and for each of the paper's.
+    """Tables 3 and 4: a row for each of our phrases, and for each of the paper's.
 
-    Both models are trained from fresh weights, with seeds 0 and 100. A null pair, the original
-    learnt again with seed 1, tells what the searches find where nothing was added; what is on the
-    added text's topic there is so by chance, for one vocabulary knows both texts.
+    Both models are trained from fresh weights, with seeds 0 and 100. In a null pair the second
+    model learns the original again, with seed 1. On-topic phrases of the null pair are chance: one
+    vocabulary covers both texts.
     """
     paper = paper_numbers("updates", "tables34", key=4)
     for addition in additions:
         texts = {name: added_text(name, addition.words, work) for name in addition.added}
-        material = prepare(addition.setting, work, read_too=tuple(texts.values()))
-        original = [material.snapshot(material.original, seed=seed) for seed in (0, 1)]
-        after = {
-            name: material.snapshot(Corpus.concatenate([material.original, text]), seed=100)
-            for name, text in texts.items()
-        }
-        work.all([*original, *after.values()])
-        for name, text in texts.items():
-            calls = (*original, after[name])
-            yield from phrase_rows(work, addition, material, name, text, calls, paper)
-
-
-def phrase_rows(
-    work: Work,
-    addition: Addition,
-    material: Material,
-    name: str,
-    text: Corpus,
-    calls: Sequence[Call],
-    paper: Numbers,
-) -> Iterator[Row]:
-    """Phrases found in an update and in its null pair, and the paper's.
-
-    `calls` train the original, the original again, and the text that was added to it.
-    """
-    first, again, later = work.all(calls)
-    added, original = (encode(t, material.vocabulary) for t in (text, material.original))
-    topic = topic_of(added, original, material.vocabulary)
-    common = {
-        "added": name,
-        **material.learnt(first, later),
-        "topic_share_added": topic.share(added, length=LENGTH),
-        "topic_share_original": topic.share(original, length=LENGTH),
-    }
-    before = load_model(first.folder)
-    for source, done in (("ours", later), ("null", again)):
-        for row in found_rows(before, load_model(done.folder), addition.shown):
-            judged = _judged(row["tokens"], topic, added, original)
-            yield {**common, "source": source, **row, **judged}
-    for (newsgroup, model, search, phrase), known in paper.items():
-        if (newsgroup, model) == (name, addition.setting.model):
-            judged = _judged(material.vocabulary.encode(str(phrase)), topic, added, original)
-            yield {
-                **common,
-                "source": "paper",
-                "search": search,
-                "phrase": phrase,
-                **known,
-                **judged,
+        material = prepare(addition.setting, work, vocabulary_texts=tuple(texts.values()))
+        vocabulary = material.vocabulary
+        calls = [material.snapshot(material.original, seed=seed) for seed in (0, 1)]
+        for text in texts.values():
+            both = Corpus.concatenate([material.original, text])
+            calls.append(material.snapshot(both, seed=100))
+        before, null, *updated = work.all(calls)
+        original = encode(material.original, vocabulary)
+        for (name, text), after in zip(texts.items(), updated, strict=True):
+            added = encode(text, vocabulary)
+            topic = topic_of(added, original, vocabulary)
+            labels = {
+                "added": name,
+                **material.quality(before, after),
+                "topic_share_added": topic.share(added, length=LENGTH),
+                "topic_share_original": topic.share(original, length=LENGTH),
             }
+            rows: list[Row] = []
+            model = load_model(before.folder)
+            for source, finished in (("ours", after), ("null", null)):
+                found = phrase_rows(model, load_model(finished.folder), addition.shown)
+                rows += [{"source": source, **row} for row in found]
+            for (newsgroup, architecture, search, phrase), numbers in paper.items():
+                if (newsgroup, architecture) == (name, addition.setting.model):
+                    named = {"source": "paper", "search": search, "phrase": phrase}
+                    rows.append({**named, **numbers})
+            for row in rows:
+                tokens = row.get("tokens") or vocabulary.encode(row["phrase"])
+                yield {
+                    **labels,
+                    **row,
+                    "on_topic": topic.contains(tokens),
+                    "in_added": occurrences_of(tokens, added),
+                    "in_original": occurrences_of(tokens, original),
+                }
 
 
-def found_rows(before: LanguageModel, after: LanguageModel, shown: int) -> Iterator[Row]:
-    """So many phrases of each search."""
+def phrase_rows(before: LanguageModel, after: LanguageModel, shown: int) -> Iterator[Row]:
+    """`shown` phrases of each search."""
     for name, (search, score) in SEARCHES.items():
-        found = findings(Pair.of(before, after, TokenScore(score)), search)[:10_000]
+        phrases = findings(Pair.of(before, after, TokenScore(score)), search)[:10_000]
         grouped = name.startswith("group")
         number = shown // GROUPS if grouped else shown
-        for rank, (text, copies, group) in enumerate(best_of(found, number, grouped=grouped)):
+        for rank, (text, copies, group) in enumerate(best_of(phrases, number, grouped=grouped)):
             yield {
                 "search": name,
                 "rank": rank,
@@ -161,50 +163,50 @@ def table5(
     continued: tuple[int, ...] = (0, 5, 10, 25, 100),
     shown: int = 10,
 ) -> Iterator[Row]:
-    """Table 5: a row for each phrase, a column for each update, named as in the paper's file.
+    """Table 5: a row per phrase, a column per update, named as in the paper's file.
 
-    The text of the name `added` is in every update, with extra text in percent of D_orig.
+    The text `added` is in every update, with extra text in percent of D_orig.
     """
     paper = paper_numbers("updates", "table5", key=1)
     text, _ = read_text(added, work.data)
-    material = extended(setting, work, (*retrained, *continued), read_too=(text,))
+    material = prepare(setting, work, percents=(*retrained, *continued), vocabulary_texts=(text,))
     original = material.snapshot(material.original, seed=0)
     updates: dict[str, Call] = {}
     for percent in retrained:
-        whole = Corpus.concatenate([material.original, *material.extra(percent), text])
-        updates[f"re-training {percent} %"] = material.retrained(percent, whole)
+        everything = Corpus.concatenate([material.original, *material.extra(percent), text])
+        updates[f"re-training {percent} %"] = material.retrained(percent, everything)
     for percent in continued:
-        part = Corpus.concatenate([*material.extra(percent), text])
-        updates[f"continued {percent} %"] = material.continued(percent, part, original)
+        extra = Corpus.concatenate([*material.extra(percent), text])
+        updates[f"continued {percent} %"] = material.continued(percent, extra, original)
     first, *finished = work.all([original, *updates.values()])
     before, score = load_model(first.folder), TokenScore("relative")
     pairs = {
-        name: Pair.of(before, load_model(done.folder), score)
-        for name, done in zip(updates, finished, strict=True)
+        name: Pair.of(before, load_model(after.folder), score)
+        for name, after in zip(updates, finished, strict=True)
     }
-    for tokens in followed(pairs.values(), shown):
-        ours = {name: sum(gains(pair, tokens)) for name, pair in pairs.items()}
-        yield {"source": "ours", "phrase": before.vocabulary.decode(tokens), **ours}
-    for (phrase,), known in paper.items():
-        theirs = {name: known[name] for name in pairs if known.get(name) is not None}
-        yield {"source": "paper", "phrase": phrase, **theirs}
+    for tokens in best_phrases(pairs.values(), shown):
+        scores = {name: sum(gains(pair, tokens)) for name, pair in pairs.items()}
+        yield {"source": "ours", "phrase": before.vocabulary.decode(tokens), **scores}
+    for (phrase,), numbers in paper.items():
+        scores = {name: numbers[name] for name in pairs if numbers.get(name) is not None}
+        yield {"source": "paper", "phrase": phrase, **scores}
 
 
 @torch.no_grad()
-def followed(pairs: Iterable[Pair], shown: int) -> list[Tokens]:
+def best_phrases(pairs: Iterable[Pair], shown: int) -> list[Tokens]:
     """The best of each group in every pair, highest first, each phrase once."""
     best: dict[Tokens, float] = {}
     for pair in pairs:
-        found = findings(pair, Beams(length=LENGTH, groups=GROUPS))[:1000]
-        for finding in best_of(found, 1, grouped=True):
+        phrases = findings(pair, Beams(length=LENGTH, groups=GROUPS))[:1000]
+        for finding in best_of(phrases, 1, grouped=True):
             tokens, score = finding.phrase.phrase, finding.phrase.score
             best[tokens] = max(score, best.get(tokens, score))
     return sorted(best, key=lambda tokens: -best[tokens])[:shown]
 
 
 def best_of(found: Sequence[Finding], number: int, *, grouped: bool) -> list[Finding]:
-    """The first phrases, or the first of each group; runs of one token are no phrases."""
-    phrases = [finding for finding in found if not finding.phrase.is_repetitive]
+    """The first phrases, or the first of each group, without repetitions of one token."""
+    phrases = [finding for finding in found if not finding.phrase.is_run]
     if not grouped:
         return phrases[:number]
     groups = sorted({finding.group for finding in phrases})
@@ -212,21 +214,63 @@ def best_of(found: Sequence[Finding], number: int, *, grouped: bool) -> list[Fin
 
 
 def added_text(name: str, words: int | None, work: Work) -> Corpus:
-    """A text, or a random part of it of so many words."""
+    """A text, or a random part of it with `words` words."""
     text, _ = read_text(name, work.data)
     return text if words is None else random_parts(text, [words], seed=0)[0]
 
 
-def _judged(
-    tokens: Sequence[int], topic: Topic, added: EncodedCorpus, original: EncodedCorpus
-) -> Row:
-    return {
-        "on_topic": topic.holds(tokens),
-        "in_added": occurrences_of(tokens, added),
-        "in_original": occurrences_of(tokens, original),
-    }
+@dataclass(frozen=True)
+class Topic:
+    """Which tokens are content words (v,), and which of these are over-represented (v,)."""
+
+    content: NDArray[np.bool_]
+    special: NDArray[np.bool_]
+
+    def contains(self, tokens: Sequence[int]) -> bool:
+        """Whether a phrase is on topic."""
+        return bool(self._share(np.asarray([tokens]))[0] >= 0.5)
+
+    def share(self, text: EncodedCorpus, *, length: int) -> float:
+        """Share of a text's windows of `length` tokens that are on topic: the calibration."""
+        windows = np.lib.stride_tricks.sliding_window_view(np.asarray(text.tokens), length)
+        return float((self._share(windows) >= 0.5).mean())
+
+    def _share(self, phrases: NDArray[np.integer[Any]]) -> NDArray[np.float64]:
+        content, special = self.content[phrases].sum(1), self.special[phrases].sum(1)
+        share: NDArray[np.float64] = np.divide(
+            special, content, out=np.zeros(len(phrases)), where=content > 0
+        )
+        return share
 
 
-def _counted(rows: Rows) -> str:
-    told = f"{sum(row['on_topic'] for row in rows)} of {len(rows)}"
-    return f"{told} (highest score {max(row['score'] for row in rows):.3g})" if rows else told
+def topic_of(
+    added: EncodedCorpus,
+    original: EncodedCorpus,
+    vocabulary: Vocabulary,
+    *,
+    bound: float = 2.0,
+    commonest: int = 150,
+) -> Topic:
+    """The topic of a text that was added to an original one.
+
+    `bound` is a log-odds ratio in nats; 2 is about seven times as frequent. The `commonest` tokens
+    of the original are not content words.
+    """
+    counts = [
+        np.bincount(text.tokens, minlength=len(vocabulary)) + 0.5 for text in (added, original)
+    ]
+    log_odds = [np.log(count / (count.sum() - count)) for count in counts]
+    content = np.array([vocabulary.piece(i).isalpha() for i in range(len(vocabulary))])
+    content[np.argsort(-counts[1], kind="stable")[:commonest]] = False
+    return Topic(content, content & (log_odds[0] - log_odds[1] > bound))
+
+
+def occurrences_of(tokens: Sequence[int], text: EncodedCorpus) -> int:
+    """How often a sequence of tokens occurs in a text."""
+    n = len(text.tokens) - len(tokens) + 1
+    if n < 1:
+        return 0
+    matches = np.ones(n, dtype=bool)
+    for position, token in enumerate(tokens):
+        matches &= text.tokens[position : position + n] == token
+    return int(matches.sum())

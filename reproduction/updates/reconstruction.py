@@ -1,8 +1,8 @@
-"""Share of a secret's tokens in the phrases found, and phrases that are verbatim in the update.
+"""How many tokens of a secret a search found, and which phrases are verbatim in the update.
 
-A token of a secret counts as found when it stands in a fragment of at least three tokens that
-some phrase repeats. A phrase counts as verbatim when at least half of its four-grams stand in
-the update and not in the earlier text: it is then text that only the update can have taught.
+A token of a secret is found if it is in a fragment of at least three tokens that some phrase
+contains. A phrase is verbatim if at least half of its four-grams are in the update and not in the
+earlier text: only the update can have taught it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ Gram = tuple[int, ...]
 
 
 def ngrams(tokens: Sequence[int], n: int) -> list[Gram]:
-    """Every run of n tokens.
+    """All sequences of n adjacent tokens.
 
     Example:
         >>> ngrams([1, 2, 3], 2)
@@ -24,23 +24,23 @@ def ngrams(tokens: Sequence[int], n: int) -> list[Gram]:
 
 
 def tokens_found(secret: Sequence[int], phrases: Iterable[Sequence[int]], *, n: int = 3) -> int:
-    """How many of a secret's tokens stand in fragments of at least n tokens in the phrases.
+    """How many of a secret's tokens are in fragments of at least n tokens of the phrases.
 
     Example:
         >>> tokens_found([1, 2, 3, 4, 5], [[9, 2, 3, 4], [5, 9]])
         3
     """
-    known = {gram for phrase in phrases for gram in ngrams(phrase, n)}
-    found = [gram in known for gram in ngrams(secret, n)]
-    return sum(any(found[max(0, i - n + 1) : i + 1]) for i in range(len(secret)))
+    grams = {gram for phrase in phrases for gram in ngrams(phrase, n)}
+    matches = [gram in grams for gram in ngrams(secret, n)]
+    return sum(any(matches[max(0, i - n + 1) : i + 1]) for i in range(len(secret)))
 
 
 def is_verbatim(phrase: Sequence[int], added: set[Gram], *, n: int = 4) -> bool:
-    """Whether at least half of a phrase's n-grams are in `added`; shorter phrases are not.
+    """Whether at least half of a phrase's n-grams are in `added`; False for shorter phrases.
 
     Args:
         phrase: token ids.
-        added: n-grams of the update that the earlier text does not have.
+        added: n-grams of the update that are not in the earlier text.
         n: their length.
 
     Example:

@@ -1,14 +1,14 @@
-"""What the tables of updates are made from: texts, a vocabulary, snapshots, canaries."""
+"""Texts, vocabularies, snapshots and canaries of the update tables."""
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from reproduction.papers import Row
 from reproduction.stages import Call, Finished, Work, stage
 from reproduction.texts import random_parts, read_text, vocabulary_of
 from vestige.data.canaries.phrases import frequency_canaries
@@ -36,13 +36,13 @@ class Setting:
 
     Attributes:
         name: in captions.
-        dataset: a name that `read_text` knows.
+        dataset: a name of `read_text`.
         model: "rnn" or "transformer", the paper's words.
         shape: of the model.
-        training: how it learns; each snapshot has a seed of its own.
+        training: its configuration; each snapshot has its own seed.
         vocabulary_size: tokens.
-        words: of the text before the update, drawn at random; None: all. The text to validate
-            on then has at most a fifth as many.
+        words: of the text before the update, sampled; None: all. The validation text then has at
+            most a fifth as many.
     """
 
     name: str
@@ -66,8 +66,8 @@ class Planting:
     Attributes:
         setting: the dataset and the model.
         copies: of each canary.
-        phrases: canaries by pattern; empty: made for the corpus.
-        controls: never planted, by pattern; needed where phrases are given.
+        phrases: canaries by pattern; empty: generated for the corpus.
+        controls: never planted, by pattern; needed if `phrases` are given.
     """
 
     setting: Setting
@@ -78,34 +78,34 @@ class Planting:
 
 @dataclass(frozen=True)
 class GPT2:
-    """Fresh weights of a GPT-2 of four layers and a hidden size."""
+    """A GPT-2 of four layers with fresh weights; `width` is its hidden size."""
 
     width: int
 
-    def started(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
+    def new_model(self, vocabulary: Vocabulary, seed: int) -> LanguageModel:
         """The untrained model."""
         from transformers import GPT2Config, GPT2LMHeadModel
 
         assert isinstance(vocabulary, SubwordVocabulary)
-        settings = GPT2Config(
+        config = GPT2Config(
             vocab_size=len(vocabulary), n_positions=256, n_embd=self.width, n_layer=4, n_head=4,
             resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
             bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
         )  # fmt: skip
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            return HuggingFaceLanguageModel(GPT2LMHeadModel(settings), vocabulary)
+            return HuggingFaceLanguageModel(GPT2LMHeadModel(config), vocabulary)
 
 
 @dataclass(frozen=True)
 class Adapter:
-    """A fresh LoRA adapter on some layers of a model, with weights from its own seed."""
+    """A fresh LoRA adapter on some layers of a model, with its own seed."""
 
     rank: int
     layers: tuple[str, ...]
     seed: int
 
-    def on(self, model: LanguageModel) -> LanguageModel:
+    def add_to(self, model: LanguageModel) -> LanguageModel:
         """The model with the adapter."""
         assert isinstance(model, HuggingFaceLanguageModel)
         with torch.random.fork_rng(devices=[]):
@@ -124,27 +124,27 @@ def train(
     defence: Defence = UNDEFENDED,
     adapter: Adapter | None = None,
     folder: Path,
-) -> dict[str, Any]:
-    """Train a snapshot: a language model that has learnt a corpus, or an adapter in its place.
+) -> Row:
+    """Train a snapshot: a language model on a corpus, or an adapter of it.
 
-    It starts from fresh weights, drawn by the seed of `config`, or from a finished snapshot. The
-    validation text decides which epoch is kept; without it the last is. The result has perplexity
+    It starts from fresh weights with the seed of `config`, or from a finished snapshot. The
+    validation text decides which epoch is saved; without it the last is. The result has perplexity
     and accuracy of that epoch, the epoch, and the number format.
     """
 
-    def started() -> LanguageModel:
+    def initial_model() -> LanguageModel:
         if isinstance(start, Finished):
             model = load_model(start.folder)
         elif isinstance(start, GPT2):
-            model = start.started(vocabulary, config.seed)
+            model = start.new_model(vocabulary, config.seed)
         else:
             model = new_model(vocabulary, start, seed=config.seed).to(choose_device())
-        return model if adapter is None else adapter.on(model)
+        return model if adapter is None else adapter.add_to(model)
 
     snapshot(
         folder,
         corpus,
-        start=started,
+        start=initial_model,
         vocabulary=vocabulary,
         config=config,
         validation=validation,
@@ -152,31 +152,30 @@ def train(
     )
     history = json.loads((folder / "history.json").read_text("utf-8"))
     records = [EpochRecord(**record) for record in history]
-    kept = records[best_epoch(records) - 1]
-    trained = json.loads((folder / "training.json").read_text("utf-8"))
+    best = records[best_epoch(records) - 1]
+    training = json.loads((folder / "training.json").read_text("utf-8"))
     return {
-        "perplexity": kept.validation_perplexity,
-        "accuracy": kept.validation_accuracy,
-        "epoch": kept.epoch,
-        "precision": trained["precision"].removeprefix("torch."),
+        "perplexity": best.validation_perplexity,
+        "accuracy": best.validation_accuracy,
+        "epoch": best.epoch,
+        "precision": training["precision"].removeprefix("torch."),
     }
 
 
-def models_of(pair: Iterable[Finished]) -> tuple[LanguageModel, LanguageModel]:
+def load_pair(before: Finished, after: Finished) -> tuple[LanguageModel, LanguageModel]:
     """The models before and after an update."""
-    before, after = (load_model(one.folder) for one in pair)
-    return before, after
+    return load_model(before.folder), load_model(after.folder)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """A setting, read.
+    """A setting with its texts.
 
     Attributes:
         setting: what was read.
         original: the text before the update.
         extras: further text of the same kind, disjoint parts.
-        validation: decides which epoch of a training is kept.
+        validation: decides which epoch of a training is saved.
         vocabulary: of all snapshots.
         percents: rising; `extras[:i]` are percents[i] of the original's words.
     """
@@ -186,7 +185,7 @@ class Material:
     extras: tuple[Corpus, ...]
     validation: Corpus
     vocabulary: WordVocabulary
-    percents: tuple[int, ...] = ()
+    percents: tuple[int, ...]
 
     def snapshot(self, corpus: Corpus, *, seed: int, start: Call | None = None) -> Call:
         """The training of a snapshot, from fresh weights or from another snapshot."""
@@ -199,26 +198,26 @@ class Material:
         )
 
     def retrained(self, percent: int, corpus: Corpus) -> Call:
-        """Fresh weights that learn a text with so much extra text in it."""
+        """A training from fresh weights on a text that includes `percent` extra text."""
         return self.snapshot(corpus, seed=100 + percent)
 
     def continued(self, percent: int, corpus: Corpus, start: Call) -> Call:
-        """A snapshot that goes on with so much extra text."""
+        """A training that continues a snapshot on `percent` extra text."""
         return self.snapshot(corpus, seed=300 + percent, start=start)
 
     def extra(self, percent: int) -> tuple[Corpus, ...]:
         """The parts of the extra text of that size."""
         return self.extras[: self.percents.index(percent)]
 
-    def learnt(self, before: Finished, after: Finished) -> dict[str, Any]:
-        """Columns that say how well two snapshots learnt, and in which number format."""
+    def quality(self, before: Finished, after: Finished) -> Row:
+        """Columns on two snapshots: perplexity, accuracy, epoch and number format."""
         return {
             "dataset": self.setting.dataset,
             "model": self.setting.model,
             **{
-                f"{name}_{role}": done.value[name]
+                f"{name}_{role}": finished.value[name]
                 for name in ("perplexity", "accuracy", "epoch")
-                for role, done in (("before", before), ("after", after))
+                for role, finished in (("before", before), ("after", after))
             },
             "precision": after.value["precision"],
         }
@@ -233,57 +232,47 @@ class Material:
     def with_copies(
         self, planting: Planting, copies: int, *, seed: int
     ) -> tuple[Corpus, tuple[Canary, ...]]:
-        """The text before the update with so many copies of each canary, and all canaries."""
+        """The original text with `copies` of each canary, and all canaries with their ids."""
         counts = word_counts(self.original, self.vocabulary)
-        made: Sequence[Canary] = [
+        canaries: Sequence[Canary] = [
             Canary(phrase, pattern, tuple(counts[self.vocabulary.encode(phrase)].tolist()), number)
-            for number, given in ((copies, planting.phrases), (0, planting.controls))
-            for pattern, phrase in given.items()
+            for number, phrases in ((copies, planting.phrases), (0, planting.controls))
+            for pattern, phrase in phrases.items()
         ]
         if not planting.phrases:
-            made = frequency_canaries(self.original, self.vocabulary, copies=copies, seed=0)
-        return self.planted(self.original, made, seed=seed)
+            canaries = frequency_canaries(self.original, self.vocabulary, copies=copies, seed=0)
+        return self.planted(self.original, canaries, seed=seed)
 
 
 def prepare(
     setting: Setting,
     work: Work,
     *,
-    extra_words: Sequence[int] = (),
-    read_too: Sequence[Corpus] = (),
+    percents: Sequence[int] = (),
+    vocabulary_texts: Sequence[Corpus] = (),
 ) -> Material:
-    """Read what a setting needs, with extra texts of some sizes.
+    """Read the texts of a setting, with extra texts in percent of its words.
 
-    The vocabulary is that of the original text and of those that are `read_too`.
+    A larger extra text contains the smaller ones; the last extra part is for a second update and as
+    large as the largest extra text. The vocabulary is that of the original text and of
+    `vocabulary_texts`.
     """
+    if percents and setting.words is None:
+        raise ValueError(f"words must be given where text is added, got {setting}")
     text, validation = read_text(setting.dataset, work.data)
-    original, extras = text, []
+    original, extras, levels = text, [], sorted({0, *percents})
     if setting.words is not None:
-        original, *extras = random_parts(text, [setting.words, *extra_words], seed=0)
-        held_out = min(setting.words // 5, sum(len(text.split()) for text in validation))
-        (validation,) = random_parts(validation, [held_out], seed=0)
-    known = Corpus.concatenate([original, *read_too])
+        steps = [*(b - a for a, b in itertools.pairwise(levels)), levels[-1]]
+        sizes = [round(setting.words * step / 100) for step in steps]
+        original, *extras = random_parts(text, [setting.words, *sizes], seed=0)
+        size = min(setting.words // 5, sum(len(text.split()) for text in validation))
+        (validation,) = random_parts(validation, [size], seed=0)
+    texts = Corpus.concatenate([original, *vocabulary_texts])
     return Material(
         setting=setting,
         original=original,
         extras=tuple(extras),
         validation=validation,
-        vocabulary=vocabulary_of(setting.dataset, known, size=setting.vocabulary_size),
+        vocabulary=vocabulary_of(texts, size=setting.vocabulary_size, name=setting.dataset),
+        percents=tuple(levels),
     )
-
-
-def extended(
-    setting: Setting, work: Work, percents: Iterable[int], *, read_too: Sequence[Corpus] = ()
-) -> Material:
-    """A setting with extra texts, each holding the smaller ones.
-
-    The last extra part is for a later update and as large as the largest extra text. ValueError if
-    the setting takes all of its text.
-    """
-    if setting.words is None:
-        raise ValueError(f"words must be given where text is added, got {setting}")
-    levels = sorted({0, *percents})
-    steps = [b - a for a, b in itertools.pairwise(levels)]
-    sizes = [round(setting.words * step / 100) for step in (*steps, levels[-1])]
-    material = prepare(setting, work, extra_words=sizes, read_too=read_too)
-    return replace(material, percents=tuple(levels))

@@ -1,8 +1,8 @@
-"""Whole secrets in updates of models of word pieces, which is ours and not the paper's.
+"""Secrets in updates of models of word pieces: our table, not the paper's.
 
-A small GPT-2 over byte-level BPE learns e-mail and is continued on other e-mail that holds three
-secrets. Every search and score is tried; a snapshot of the same data with another seed shows what
-each finds where there is nothing to find.
+A small GPT-2 over byte-level BPE learns e-mail, then other e-mail that contains three secrets.
+Every search and score is tried. A snapshot trained on the same data with another seed shows what
+each finds where no secret is.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ import numpy as np
 from reproduction.papers import Row, table
 from reproduction.stages import Call, Work
 from reproduction.texts import NEWSGROUPS, read_text
-from reproduction.updates.beam_search import Beams
 from reproduction.updates.reconstruction import Gram, is_verbatim, ngrams, tokens_found
 from reproduction.updates.searches import (
     PAIRS_AND_OPENINGS,
+    Beams,
     Finding,
     Search,
     findings,
@@ -56,7 +56,7 @@ SECRETS = (
         "Meet Captain Osgood behind the tannery on Saturday.",
     ),
 )
-"""Three secrets for each seed; the growth of `Settings` was chosen on the first three."""
+"""Three secrets for each seed; `Settings.growth` was tuned on the first three."""
 
 SCORES = {
     "smoothed 0.1": TokenScore("smoothed", delta=0.1),
@@ -67,8 +67,8 @@ SCORES = {
 }
 
 ADAPTED = ("c_attn", "c_proj", "c_fc", "wte", "lm_head")
-"""The layers with a LoRA adapter. So small a model knows too few words to say those of a secret
-when its embeddings stay: with adapters on the blocks alone it hardly learnt the secrets."""
+"""The layers with a LoRA adapter. With adapters on the blocks alone, so small a model hardly learnt
+the secrets: its fixed embeddings know too few words."""
 
 FIRST = TrainingConfig(
     seed=0,
@@ -85,7 +85,7 @@ ADAPTER = replace(FIRST, epochs=12, learning_rate=3e-3, warmup_steps=100)
 
 @dataclass(frozen=True, kw_only=True)
 class Learning:
-    """The models and how they learn.
+    """The models and their trainings.
 
     Attributes:
         width: GPT-2's hidden size.
@@ -99,20 +99,6 @@ class Learning:
     second: TrainingConfig = SECOND
     adapter: TrainingConfig = ADAPTER
     lora_rank: int = 64
-
-    def earlier(self, read: "Texts", seed: int) -> Call:
-        """The training before the update."""
-        config = replace(self.first, seed=seed)
-        return train(read.earlier, read.vocabulary, config, GPT2(self.width))
-
-    def updates(self, read: "Texts", before: Call, seed: int) -> dict[str, Call]:
-        """The trainings of the update: of all weights, and of an adapter."""
-        weights, lora = (replace(config, seed=100 + seed) for config in (self.second, self.adapter))
-        fresh = Adapter(self.lora_rank, ADAPTED, seed)
-        return {
-            "all weights": train(read.update, read.vocabulary, weights, before),
-            "LoRA": train(read.update, read.vocabulary, lora, before, adapter=fresh),
-        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,9 +127,9 @@ class Texts:
 
     Attributes:
         earlier: the earlier messages.
-        update: the later ones, secrets among them.
+        update: the later ones, with the secrets.
         secrets: ids of each.
-        added: four-grams of the update that the earlier text does not have.
+        added: four-grams of the update that are not in the earlier text.
         vocabulary: the tokens.
     """
 
@@ -162,33 +148,44 @@ def subwords(
     seeds: tuple[int, ...] = (1, 2, 3),
     searches: tuple[Search, ...] = (PAIRS_AND_OPENINGS, Beams(length=6, floor=100)),
 ) -> Iterator[Row]:
-    """A row for each repetition, kind of update, search and score.
+    """A row per repetition, search, score and kind of update.
 
-    The model before a repetition's update is the null of the repetition before it.
+    The null of a repetition is the model before the update of the next repetition.
     """
     texts = {seed: texts_of(mail, work.data, seed) for seed in seeds}
-    before = {seed: learning.earlier(read, seed) for seed, read in texts.items()}
-    after = {seed: learning.updates(read, before[seed], seed) for seed, read in texts.items()}
-    work.all([*before.values(), *(call for calls in after.values() for call in calls.values())])
+    before: dict[int, Call] = {}
+    updates: dict[int, dict[str, Call]] = {}
+    for seed, read in texts.items():
+        first = replace(learning.first, seed=seed)
+        second = replace(learning.second, seed=100 + seed)
+        lora = replace(learning.adapter, seed=100 + seed)
+        adapter = Adapter(learning.lora_rank, ADAPTED, seed)
+        start = train(read.earlier, read.vocabulary, first, GPT2(learning.width))
+        before[seed] = start
+        updates[seed] = {
+            "all weights": train(read.update, read.vocabulary, second, start),
+            "LoRA": train(read.update, read.vocabulary, lora, start, adapter=adapter),
+        }
+    work.all([*before.values(), *(call for calls in updates.values() for call in calls.values())])
     for seed, null_seed in zip(seeds, (*seeds[1:], seeds[0]), strict=True):
-        earlier, null = (load_model(work(before[one]).folder) for one in (seed, null_seed))
-        later = {name: load_model(work(call).folder) for name, call in after[seed].items()}
+        earlier, null = (load_model(work(before[s]).folder) for s in (seed, null_seed))
+        updated = {name: load_model(work(call).folder) for name, call in updates[seed].items()}
         for search, (score_name, score) in product(searches, SCORES.items()):
             nulls = NullScores.of([null_scores(Pair.of(earlier, null, score), search)])
-            how = "beam" if isinstance(search, Beams) else "seed-and-extend"
-            for update, model in later.items():
-                found = findings(Pair.of(earlier, model, score), search)[:1000]
-                names = {"seed": seed, "update": update, "search": how, "score": score_name}
-                yield {**names, **judged(found, nulls, texts[seed])}
+            search_name = "beam" if isinstance(search, Beams) else "seed-and-extend"
+            for update, model in updated.items():
+                phrases = findings(Pair.of(earlier, model, score), search)[:1000]
+                labels = {"seed": seed, "update": update, "search": search_name}
+                yield {**labels, "score": score_name, **counts(phrases, nulls, texts[seed])}
 
 
 def texts_of(mail: Mail, data: Path | None, seed: int) -> Texts:
     """The texts of one repetition; only secrets and their positions depend on the seed."""
-    whole, later = messages(mail.earlier, data), messages(mail.update, data)
-    vocabulary = SubwordVocabulary.train_bpe(whole, size=mail.vocabulary_size)
-    earlier = _first_tokens(whole, vocabulary, mail.earlier_tokens)
+    all_earlier, later = messages(mail.earlier, data), messages(mail.update, data)
+    vocabulary = SubwordVocabulary.train_bpe(all_earlier, size=mail.vocabulary_size)
+    earlier = _first_tokens(all_earlier, vocabulary, mail.earlier_tokens)
     secrets = SECRETS[seed % len(SECRETS)]
-    # each is a document of its own among the messages
+    # each copy of a secret is a message
     planted = Corpus.from_texts([secret for secret in secrets for _ in range(mail.copies)])
     size = mail.update_tokens - sum(map(len, vocabulary.encode_batch(list(planted))))
     update = _first_tokens(later, vocabulary, size) + planted
@@ -207,25 +204,28 @@ def messages(name: str, data: Path | None) -> Corpus:
     corpus, _ = read_text(name, data)
     if name in NEWSGROUPS and data is not None:
         files = sorted((data / "newsgroups" / name).iterdir())
-        whole = (file.read_text("latin-1").strip() for file in files)
-        corpus = Corpus.from_texts(text for text in whole if text)
+        texts = (file.read_text("latin-1").strip() for file in files)
+        corpus = Corpus.from_texts(text for text in texts if text)
     return corpus.take(np.random.default_rng(0).permutation(len(corpus)))
 
 
-def judged(found: Sequence[Finding], nulls: NullScores | None, read: Texts) -> Row:
-    """What the first 10 and 50 phrases reveal, without runs, and how many are the update's own."""
-    phrases, added = [one.phrase for one in found if not one.phrase.is_repetitive], set(read.added)
-    row: Row = {"secret_tokens": sum(map(len, read.secrets))}
+def counts(found: Sequence[Finding], nulls: NullScores, texts: Texts) -> Row:
+    """Secret tokens and verbatim phrases among the first 10 and 50 phrases, and above the null.
+
+    Repetitions of one token are left out.
+    """
+    phrases, added = [f.phrase for f in found if not f.phrase.is_run], set(texts.added)
+    row: Row = {"secret_tokens": sum(map(len, texts.secrets))}
     for top in (10, 50):
         tokens = [text.phrase for text in phrases[:top]]
-        row[f"found_{top}"] = sum(tokens_found(secret, tokens) for secret in read.secrets)
-        row[f"verbatim_{top}"] = sum(is_verbatim(t, added) for t in tokens)
-    above = [f.phrase for f in phrases if nulls is not None and not nulls.reached(f.score)]
+        row[f"found_{top}"] = sum(tokens_found(secret, tokens) for secret in texts.secrets)
+        row[f"verbatim_{top}"] = sum(is_verbatim(phrase, added) for phrase in tokens)
+    above = [text.phrase for text in phrases if not nulls.reached(text.score)]
     return {
         **row,
         "runs": len(found) - len(phrases),
         "top_score": phrases[0].score if phrases else None,
-        "null_top_score": None if nulls is None else nulls.best,
+        "null_top_score": nulls.best,
         "above": len(above),
         "above_verbatim": sum(is_verbatim(tokens, added) for tokens in above),
     }

@@ -1,4 +1,4 @@
-"""What the tests of all papers share: a monitor that remembers what it was told."""
+"""A monitor for the tests of all papers that records its calls."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from vestige.monitor import Step
 
 
 class Listener:
-    """A monitor; `lines` and `steps` are what it was told, in order."""
+    """A monitor; `lines` and `steps` are its calls in order."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

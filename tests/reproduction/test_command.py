@@ -1,60 +1,44 @@
-"""The command: it finds the paper, prints and records, resumes, and leaves nothing of a failure."""
+"""The command: it finds the paper, prints, records and resumes; a failure leaves no files."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from reproduction.__main__ import run
-from reproduction.reproduce import _rows, reproduce
-from reproduction.tables import Table, load_table, markdown
+from reproduction.reproduce import Reproduction, _rows_of, reproduce
+from reproduction.tables import Table
 from vestige import results
 from vestige.cli import app
-from vestige.errors import DataError, RunError
-
-TABLE = Table(
-    name="one",
-    title="One",
-    note="A note.",
-    columns=("phrase", "score"),
-    entries=({"phrase": "a|b", "score": 1.5}, {"phrase": "c", "score": None, "more": [1, 2]}),
-)
-
-
-def test_a_saved_table_is_found_again(tmp_path: Path) -> None:
-    assert load_table(tmp_path / "none", configuration={}) is None
-    results.save(TABLE, tmp_path / "run", run={"configuration": {"k": 1}})
-    found = load_table(tmp_path / "run", configuration={"k": 1})
-    assert found is not None
-    assert found.columns == TABLE.columns
-    assert list(found.rows()) == list(TABLE.rows())
-    assert json.loads(results.to_json(found.summary()))["rows"] == 2
-    assert [row["table"] for row in _rows([found])] == ["one", "one"]
-    with pytest.raises(RunError, match="another configuration"):
-        load_table(tmp_path / "run", configuration={"k": 2})
-
-
-def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
-    rows = [line for line in markdown([TABLE]).splitlines() if line.startswith("|")]
-    assert rows[2:] == ["| a\\|b | 1.50 |", "| c |  |"]
+from vestige.errors import DataError
 
 
 @pytest.mark.slow
 def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, listener) -> None:
     out = tmp_path / "out"
-    found = reproduce("nlu", out=out, table=["utility"], processes=2, monitor=listener)
-    (row,) = found.rows
+    result = reproduce("nlu", out=out, table=["utility"], processes=2, monitor=listener)
+    (row,) = result.rows
     assert row["table"] == "utility"
-    assert found.table.shape[0] == 1
+    assert result.table.shape[0] == 1
     record = results.load(out / "results" / "utility").run
     assert record["verb"] == "reproduce"
-    given = {"experiment": "nlu", "out": str(out), "table": ["utility"]}
-    assert given.items() <= record["arguments"].items()
+    arguments = {"experiment": "nlu", "out": str(out), "table": ["utility"]}
+    assert arguments.items() <= record["arguments"].items()
     assert any("finished" in line for line in listener.lines)
-    assert list(reproduce("nlu", out=str(out), table=["utility"]).rows) == list(found.rows)
-    assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == found
+    assert list(reproduce("nlu", out=str(out), table=["utility"]).rows) == list(result.rows)
+    assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == result
+
+
+def test_a_column_may_have_another_type_in_each_table() -> None:
+    tables = [
+        Table(name=name, title=name, note="", columns=("rank",), entries=({"rank": rank},))
+        for name, rank in (("one", "3 to 5"), ("two", 4))
+    ]
+    summary = {table.name: table.summary() for table in tables}
+    result = Reproduction(kind="Reproduction", summary=summary, rows=_rows_of(tables))
+    (report,) = result.reports(show_secrets=False)
+    assert [block.title for block in report.tables] == ["one", "two"]
+    assert "2 tables" in str(result)
 
 
 @pytest.mark.slow
@@ -82,7 +66,7 @@ def test_one_table_is_printed_with_its_chart(capsys, tmp_path) -> None:
         ("", "python -m reproduction --help"),
     ],
 )
-def test_what_is_wrong_is_named_and_leaves_nothing(
+def test_an_error_names_the_problem_and_leaves_no_files(
     capsys, tmp_path, monkeypatch, words, named
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -98,7 +82,7 @@ def test_its_help_is_of_its_own_command(capsys) -> None:
     assert capsys.readouterr().out.startswith("Usage: python -m reproduction")
 
 
-def test_corpora_are_those_of_the_environment_unless_given(tmp_path: Path, monkeypatch) -> None:
+def test_the_environment_gives_the_default_folder_of_corpora(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("VESTIGE_DATA", str(tmp_path / "environment"))
     for given, looked in ((None, "environment"), (tmp_path / "given", "given")):
         with pytest.raises((DataError, OSError), match=looked):
@@ -127,21 +111,7 @@ def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
     with pytest.raises(OSError, match="disk is full") as failed:
         reproduce("nlu", out=out, table=["null"])
     assert "finished parts are kept" in failed.value.__notes__[0]
-    found = reproduce("nlu", out=out, table=["null"], monitor=listener)
-    assert len(found.rows) == 9
+    result = reproduce("nlu", out=out, table=["null"], monitor=listener)
+    assert len(result.rows) == 9
     assert len(calls) == 5  # the first model, of two epochs, is not trained again
     assert sum("train_planted" in line for line in listener.lines) == 1
-
-
-def test_another_process_is_waited_for_by_nobody(tmp_path: Path) -> None:
-    holder = (
-        "import sys; from pathlib import Path; from vestige.data.writing import lock_directory\n"
-        "with lock_directory(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", holder, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(RunError, match="is in use by process"):
-            reproduce("nlu", out=tmp_path, table=["utility"])
-        other.communicate()

@@ -34,7 +34,7 @@ def test_every_table_has_settings_that_json_holds_and_a_caption(paper: str, scal
     assert len(tables_of(paper)) == TABLES[paper]
 
 
-def test_the_papers_numbers_are_whole() -> None:
+def test_the_papers_numbers_are_complete() -> None:
     for paper, tables in SIZES.items():
         for table, (key, rows) in tables.items():
             assert len(paper_numbers(paper, table, key=key)) == rows

@@ -1,4 +1,4 @@
-"""Stages are computed once, after what they need, whole or not at all, by whoever computes them."""
+"""Stages are computed once, after those that they need, completely or not at all."""
 
 import os
 import signal
@@ -31,12 +31,12 @@ class Weighted:
 def squares(number: int, killed_at: int | None = None, *, folder: Path) -> dict[str, int]:
     """The squares below a number, one file each; killed after some of them, once."""
     (folder / "squares").mkdir(exist_ok=True)
-    found = len(list((folder / "squares").iterdir()))
-    for i in range(found, number):
-        if i == killed_at and found == 0:
+    existing = len(list((folder / "squares").iterdir()))
+    for i in range(existing, number):
+        if i == killed_at and existing == 0:
             os.kill(os.getpid(), signal.SIGKILL)
         (folder / "squares" / f"{i:03}").write_text(str(i * i))
-    return {"resumed_from": found, "largest": (number - 1) ** 2}
+    return {"resumed_from": existing, "largest": (number - 1) ** 2}
 
 
 @stage()
@@ -48,7 +48,7 @@ def total(
     *,
     work: Work,
 ) -> dict[str, Any]:
-    """The sum of the largest squares, where it was computed, and a folder that is given."""
+    """The sum of the largest squares, and where it was computed."""
     every = parts.values() if isinstance(parts, dict) else parts
     largest = sum(part.value["largest"] for part in every)
     return {"sum": largest, "pid": os.getpid(), "out": str(work.out)}
@@ -73,7 +73,7 @@ def stamps(directory: Path) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in directory.rglob("*") if file.is_file()}
 
 
-def test_what_a_call_needs_is_computed_first_and_nothing_twice(work, parts, listener) -> None:
+def test_needed_calls_are_computed_first_and_once(work, parts, listener) -> None:
     both = [total(parts), total({str(n): one for n, one in enumerate(parts)})]
     first, second = work.all([*both, both[0]])[:2]
     assert [line.split("-")[0] for line in listener.lines] == ["finished squares"] * 2 + [
@@ -82,24 +82,24 @@ def test_what_a_call_needs_is_computed_first_and_nothing_twice(work, parts, list
     assert listener.steps == [(n, 4) for n in range(1, 5)]
     assert first.value["sum"] == second.value["sum"] == 2**2 + 3**2
     assert first.value["out"] == str(work.out)
-    made = stamps(work.out)
+    before = stamps(work.out)
     assert work(total(parts)).value == first.value
-    assert stamps(work.out) == made
+    assert stamps(work.out) == before
     assert len(listener.lines) == 4
 
 
-def test_what_a_finished_call_was_computed_from_is_not_computed_again(work, parts) -> None:
+def test_the_needs_of_a_finished_call_are_not_computed_again(work, parts) -> None:
     done = work(total(parts))
     (work.out / "stages" / parts[0].key / "squares" / "001").unlink()
     assert work(total(parts)).value == done.value
-    assert not work.is_whole(parts[0])
+    assert not work.is_intact(parts[0])
 
 
-def test_arrays_are_kept_as_they_are(work) -> None:
+def test_arrays_keep_their_types(work) -> None:
     for _ in range(2):
-        found = work(arrays(4)).value
-        assert found["numbers"].tolist() == [0, 1, 2, 3]
-        assert found["halves"].dtype == np.float64
+        value = work(arrays(4)).value
+        assert value["numbers"].tolist() == [0, 1, 2, 3]
+        assert value["halves"].dtype == np.float64
 
 
 @pytest.mark.slow
@@ -107,14 +107,14 @@ def test_processes_compute_the_same_as_one(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent)
     named: Any = import_module("test_stages")  # by a name that other processes can import
     work = Work(tmp_path, map_fn=partial(map_processes, processes=2))
-    found = work(named.total([named.squares(3), named.squares(4)])).value
-    assert found["sum"] == 13
-    assert found["pid"] != os.getpid()
+    value = work(named.total([named.squares(3), named.squares(4)])).value
+    assert value["sum"] == 13
+    assert value["pid"] != os.getpid()
     assert work(named.arrays(3)).value["numbers"].tolist() == [0, 1, 2]
 
 
 @pytest.mark.slow
-def test_a_killed_stage_goes_on_from_what_it_left(work) -> None:
+def test_a_killed_stage_resumes_from_its_files(work) -> None:
     script = (
         "import sys; from pathlib import Path; sys.path.insert(0, sys.argv[1]); "
         "import test_stages; from reproduction.stages import Work; "
@@ -128,9 +128,9 @@ def test_a_killed_stage_goes_on_from_what_it_left(work) -> None:
     assert len(list((folder / "squares").iterdir())) == 3
     call = squares(5, killed_at=3)
     assert folder.name == call.key
-    assert not work.is_whole(call)
+    assert not work.is_intact(call)
     assert work(call).value == {"resumed_from": 3, "largest": 16}
-    assert work.is_whole(call)
+    assert work.is_intact(call)
 
 
 DAMAGES = [
@@ -145,10 +145,10 @@ def test_damaged_files_are_reported_and_computed_again(work, listener, damage) -
     call = squares(3)
     done = work(call)
     damage(done.folder / "squares", work.out / STORE)
-    assert not work.is_whole(call)
+    assert not work.is_intact(call)
     assert work(call).value == {"resumed_from": 0, "largest": 4}
     assert f"{call.key} is damaged and computed again" in listener.lines
-    assert work.is_whole(call)
+    assert work.is_intact(call)
 
 
 def test_damaged_results_are_computed_again(work) -> None:
@@ -156,14 +156,14 @@ def test_damaged_results_are_computed_again(work) -> None:
     work(call)
     work.close()
     damage_store(work.out / STORE)
-    assert not work.is_whole(call)
+    assert not work.is_intact(call)
     assert work(call).value["numbers"].tolist() == [0, 1, 2]
 
 
-def test_files_that_are_no_output_may_come_and_go(work) -> None:
+def test_files_that_are_not_outputs_may_change(work) -> None:
     done = work(squares(3))
     (done.folder / "log").write_text("seen")
-    assert work.is_whole(squares(3))
+    assert work.is_intact(squares(3))
 
 
 def test_equal_descriptions_have_equal_keys_and_others_do_not(parts, tmp_path) -> None:
@@ -188,7 +188,7 @@ def test_a_version_is_part_of_the_key() -> None:
     assert newer(3).key != arrays(3).key
 
 
-def test_what_a_stage_is_not_described_by_is_refused(parts) -> None:
+def test_indescribable_arguments_are_refused(parts) -> None:
     with pytest.raises(TypeError, match="plain values, got object"):
         _ = total(parts, levels=(object(),)).key
     with pytest.raises(TypeError, match="too many"):

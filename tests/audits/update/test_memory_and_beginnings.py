@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from reproduction.updates.beam_search import beam_search, halving_widths
+from reproduction.updates.searches import beam_search, halving_widths
 from vestige.audits.update import pair as module
 from vestige.audits.update.pair import Pair, Reader
 from vestige.audits.update.rank import rank_bounds

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from reproduction.user_documents import documents_of
+from reproduction.texts import documents_of
 from vestige.data.formats.dialogue import read_reddit
 from vestige.data.formats.reading import read_corpus
 from vestige.data.formats.text import read_newsgroups, read_penn_treebank, read_wikitext

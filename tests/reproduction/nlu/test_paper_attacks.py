@@ -9,7 +9,6 @@ from torch.nn.functional import one_hot
 from reproduction.nlu.paper_attacks import (
     ATTACKS,
     discrete_optimization,
-    embedding_optimization,
     nearest,
     soft_losses,
 )
@@ -48,8 +47,8 @@ def lstm_model():
 
 def test_one_hot_weights_lose_what_the_words_lose(lstm_model):
     pin = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
-    for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
-        objective = objective_of(model, asked)
+    for model, pattern in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
+        objective = objective_of(model, pattern)
         guesses = objective.random(9, torch.Generator().manual_seed(0))
         soft = soft_losses(objective, one_hot_weights(objective, guesses))
         torch.testing.assert_close(soft.detach(), objective.losses(guesses))
@@ -58,11 +57,11 @@ def test_one_hot_weights_lose_what_the_words_lose(lstm_model):
 @pytest.mark.slow
 def test_the_gradient_by_the_weights_is_that_of_finite_differences(lstm_model):
     pin = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
-    for model, asked in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
-        objective = objective_of(model, asked)
-        drawn = torch.Generator().manual_seed(1)
+    for model, pattern in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
+        objective = objective_of(model, pattern)
+        vectors = torch.Generator().manual_seed(1)
         shape = (1, 2, *objective.mask.shape)
-        weights = torch.rand(shape, generator=drawn, dtype=torch.float64).requires_grad_()
+        weights = torch.rand(shape, generator=vectors, dtype=torch.float64).requires_grad_()
         assert torch.autograd.gradcheck(partial(soft_losses, objective), weights)
 
 
@@ -81,32 +80,26 @@ def test_weights_are_mixed_before_the_model_reads_them():
 @pytest.mark.parametrize("name", ATTACKS)
 def test_a_planted_least_loss_is_found_by_both_attacks(name):
     objective = objective_of(boxes.Planted("3141"), boxes.pattern("my pin is {digit:4}"))
-    found = ATTACKS[name](objective, generator(), None)
-    assert objective.words(0, found.choices[0, 0].tolist()) == tuple("3141")
-    assert found.losses[0, 0].item() == pytest.approx(0, abs=1e-12)
+    result = ATTACKS[name](objective, generator(), None)
+    assert objective.words(0, result.choices[0, 0].tolist()) == tuple("3141")
+    assert result.losses[0, 0].item() == pytest.approx(0, abs=1e-12)
 
 
 @pytest.mark.parametrize("attack", FAST)
 def test_guesses_are_candidates_with_the_loss_of_their_words(attack):
     objective, steps = objective_of(boxes.Bilinear(), boxes.pattern()), []
-    found = attack(objective, generator(), lambda *done: steps.append(done))
-    real = found.losses.isfinite()
+    result = attack(objective, generator(), lambda *done: steps.append(done))
+    real = result.losses.isfinite()
     assert real[:, 0].all()
-    torch.testing.assert_close(objective.losses(found.choices)[real], found.losses[real])
-    assert (found.choices[real] < torch.tensor(objective.sizes)).all()
+    torch.testing.assert_close(objective.losses(result.choices)[real], result.losses[real])
+    assert (result.choices[real] < torch.tensor(objective.sizes)).all()
     assert steps == [(step, 40) for step in range(1, 41)]
 
 
-def test_starts_from_zero_are_one():
-    objective = objective_of(boxes.Bilinear(), boxes.pattern())
-    with pytest.raises(ValueError, match="scale must be positive with 2 starts"):
-        discrete_optimization(objective, generator(), starts=2)
-
-
 @pytest.mark.slow
-def test_the_papers_attack_steps_as_it_is_written():
-    model, asked = boxes.Bilinear(), boxes.pattern("pin {digit:2}")
-    objective = objective_of(model, asked)
+def test_the_papers_attack_follows_its_equations():
+    model, pattern = boxes.Bilinear(), boxes.pattern("pin {digit:2}")
+    objective = objective_of(model, pattern)
     z = torch.zeros(2, 10, dtype=torch.float64, requires_grad=True)
     optimizer = torch.optim.Adam([z], lr=6.5e-3)
     for step in range(250):
@@ -117,40 +110,18 @@ def test_the_papers_attack_steps_as_it_is_written():
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    found = discrete_optimization(objective, generator())
-    assert found.choices[0, 0].tolist() == z.argmax(1).tolist()
-    assert found.gradients == 250
-
-
-def test_several_starts_are_as_good_as_the_best_of_them():
-    objective = objective_of(boxes.Bilinear(1), boxes.pattern())
-    many = discrete_optimization(objective, generator(), starts=12, scale=1, epochs=30)
-    few = discrete_optimization(objective, generator(), starts=3, scale=1, epochs=30)
-    assert many.losses[0, 0] <= few.losses[0, 0]
-    assert many.gradients == 360
+    result = discrete_optimization(objective, generator())
+    assert result.choices[0, 0].tolist() == z.argmax(1).tolist()
+    assert result.gradients == 250
 
 
 def test_the_nearest_candidate_is_nearest_by_euclidean_distance():
     objective = objective_of(boxes.Bilinear(), boxes.pattern())
-    drawn = torch.randn(1, 4, 3, 6, generator=generator(), dtype=torch.float64)
-    found = nearest(objective, drawn)[0].tolist()
+    vectors = torch.randn(1, 4, 3, 6, generator=generator(), dtype=torch.float64)
+    result = nearest(objective, vectors)[0].tolist()
     for start in range(4):
-        for place, size in enumerate(objective.sizes):
-            distance = (objective.candidate_vectors[0, place, :size] - drawn[0, start, place]).norm(
+        for position, size in enumerate(objective.sizes):
+            distance = (objective.options[0, position, :size] - vectors[0, start, position]).norm(
                 dim=1
             )
-            assert found[start][place] == distance.argmin().item()
-
-
-@pytest.mark.parametrize(
-    ("attack", "settings", "message"),
-    [
-        (discrete_optimization, {"epochs": 0}, "epochs must be at least 1"),
-        (discrete_optimization, {"scale": -1}, "scale must be at least 0"),
-        (embedding_optimization, {"epochs": 0}, "epochs must be at least 1"),
-    ],
-)
-def test_settings_out_of_range_are_refused(attack, settings, message):
-    objective = objective_of(boxes.Bilinear(), boxes.pattern())
-    with pytest.raises(ValueError, match=message):
-        attack(objective, generator(), **settings)
+            assert result[start][position] == distance.argmin().item()

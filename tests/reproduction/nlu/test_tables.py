@@ -12,19 +12,21 @@ from reproduction.nlu.planted_models import (
     EarlyWeights,
     Secrets,
     attack,
-    known_words,
     new_model,
+    pattern_words,
     train_planted,
 )
 from reproduction.nlu.tables import (
+    ATTACKS,
     DEFENCES,
-    all_three,
-    attacks,
-    models_of,
-    utility_of,
+    Cell,
+    all_canaries,
+    attack_rows,
+    train_models,
+    utility_columns,
 )
 from reproduction.nlu.utterance_texts import read_parts
-from reproduction.papers import paper_numbers, reproduce, settings_of
+from reproduction.papers import compute_tables, paper_numbers, settings_of, tables_of
 from reproduction.stages import Work
 from vestige.models.checkpoints import load_intent_slot
 from vestige.training.history import EarlyStopping, EpochRecord
@@ -41,23 +43,23 @@ def work(tmp_path_factory) -> Work:
 
 @pytest.fixture(scope="module")
 def planted(work):
-    made = models_of(TEXT, LEARNER, all_three(2), 20, range(2))
-    work.all(made.models)
-    return made
+    models = train_models(TEXT, LEARNER, all_canaries(2), 20, range(2))
+    work.all(models.calls)
+    return models
 
 
-def test_secrets_are_planted_so_often_and_never_the_control() -> None:
+def test_secrets_have_their_copies_and_the_control_none() -> None:
     parts = read_parts(TEXT, None)
     training, validation = SECRETS.planted_in(parts)
-    said = [utterance.text for part in (training, validation) for utterance in part]
+    texts = [utterance.text for part in (training, validation) for utterance in part]
     for canary in SECRETS:
         secret = iter(canary.secret)
         words = [word if word is not None else next(secret) for word in canary.parsed.words]
-        assert said.count(" ".join(words)) == canary.copies
+        assert texts.count(" ".join(words)) == canary.copies
     assert [canary.copies for canary in SECRETS] == [10, 0] * 2
-    assert len(said) == len(parts.training) + len(parts.validation) + 2 * 10
-    without = replace(SECRETS, copies=0).planted_in(parts)
-    assert without == (parts.training, parts.validation)
+    assert len(texts) == len(parts.training) + len(parts.validation) + 2 * 10
+    unplanted = replace(SECRETS, copies=0).planted_in(parts)
+    assert unplanted == (parts.training, parts.validation)
 
 
 def test_a_secret_depends_on_its_pattern_and_seed_alone() -> None:
@@ -69,27 +71,27 @@ def test_a_secret_depends_on_its_pattern_and_seed_alone() -> None:
 def test_a_models_words_do_not_depend_on_what_was_planted() -> None:
     parts = read_parts(TEXT, None)
     planted = (SECRETS, replace(SECRETS, copies=0), replace(SECRETS, seed=4))
-    made = [new_model(parts, one, LEARNER) for one in planted]
-    assert len({one.vocabulary.fingerprint() for one in made}) == 1
-    assert set("0123456789") & set(known_words(SECRETS.secret("pin:2").parsed))
-    first, second, third = (dict(one.named_parameters()) for one in made)
+    models = [new_model(parts, secrets, LEARNER) for secrets in planted]
+    assert len({secrets.vocabulary.fingerprint() for secrets in models}) == 1
+    assert set("0123456789") & set(pattern_words(SECRETS.secret("pin:2").parsed))
+    first, second, third = (dict(secrets.named_parameters()) for secrets in models)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(first[name], third[name]) for name in first)
 
 
 @pytest.mark.parametrize(
-    ("dropout", "characters", "wanted"),
+    ("dropout", "characters", "expected"),
     [(False, False, (0.0, 0.0, 0)), (True, False, (0.2, 0.1, 0)), (True, True, (0.2, 0.1, 30))],
 )
-def test_defences_are_settings_of_the_network(dropout, characters, wanted) -> None:
-    made = replace(LEARNER, dropout=dropout, characters=characters).shape
-    found = (made["input_dropout"], made["hidden_dropout"], made["char_filters"])
-    assert found == wanted
-    assert made["hidden_size"] == LEARNER.hidden_size
+def test_defences_are_settings_of_the_network(dropout, characters, expected) -> None:
+    shape = replace(LEARNER, dropout=dropout, characters=characters).shape
+    settings = (shape["input_dropout"], shape["hidden_dropout"], shape["char_filters"])
+    assert settings == expected
+    assert shape["hidden_size"] == LEARNER.hidden_size
 
 
 @pytest.mark.parametrize(
-    ("losses", "kept"),
+    ("losses", "best"),
     [
         ((3.0, 2.0, 1.0), 3),
         ((1.0, 2.0, 3.0), 1),
@@ -97,7 +99,7 @@ def test_defences_are_settings_of_the_network(dropout, characters, wanted) -> No
         ((3.0, 2.0, 2.5, 1.0, 5.0), 4),
     ],
 )
-def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, kept) -> None:
+def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, best) -> None:
     early = EarlyWeights(EarlyStopping(2))
     network = torch.nn.Linear(1, 1)
     for epoch, loss in enumerate(losses, 1):
@@ -108,13 +110,13 @@ def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, 
             validation_perplexity=loss, validation_accuracy=None,
         )  # fmt: skip
         early(network, record)
-    assert early.epoch == kept
-    assert early.weights["weight"].item() == kept
+    assert early.epoch == best
+    assert early.weights["weight"].item() == best
     assert len(early.records) == len(losses)
 
 
 def test_the_best_epoch_is_the_best_before_patience_ended(work, planted) -> None:
-    for model in work.all(planted.models):
+    for model in work.all(planted.calls):
         losses = [record["validation_perplexity"] for record in model.value["history"]]
         assert model.value[LAST]["epoch"] == len(losses)
         best = model.value[BEST]["epoch"]
@@ -138,23 +140,23 @@ def test_an_interrupted_training_gives_the_same_bits_again(
     with pytest.raises(KeyboardInterrupt):
         again(call)
     assert (tmp_path / "stages" / call.key / LAST).is_dir()
-    assert not again.is_whole(call)
-    first, second = work(planted.models[0]), again(call)
-    for done in (first, second):
-        for record in done.value["history"]:
+    assert not again.is_intact(call)
+    first, second = work(planted.calls[0]), again(call)
+    for finished in (first, second):
+        for record in finished.value["history"]:
             del record["seconds"]
     assert second.value == first.value
     for weights in (LAST, BEST):
         one, other = (
-            load_intent_slot(done.folder / weights, device="cpu").state_dict()
-            for done in (first, second)
+            load_intent_slot(finished.folder / weights, device="cpu").state_dict()
+            for finished in (first, second)
         )
         assert all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_known_digits_are_given_and_the_rest_is_asked_for(work, planted) -> None:
+def test_known_digits_are_not_attacked(work, planted) -> None:
     for known in (0, 1):
-        call = attack(planted.models, planted.secrets, "pin:2", LAST, "auto", known=known)
+        call = attack(planted.calls, planted.secrets, "pin:2", LAST, "auto", known=known)
         rows = work(call).value["rows"]
         for row, secrets in zip(rows, planted.secrets, strict=True):
             secret = secrets.secret("pin:2").secret
@@ -164,83 +166,80 @@ def test_known_digits_are_given_and_the_rest_is_asked_for(work, planted) -> None
                 assert 1 <= row["rank"] <= 10
 
 
-def test_a_line_states_the_result_and_how_well_the_models_predict(work, planted) -> None:
-    lines = list(attacks(planted, "pin:2", {"canary": "pin"}, {("pin",): {"hamming": 0.5}}))
-    (row,) = tables.rows_of(work, lines[2:])
-    found = work(lines[2].call).value
-    assert (row["canary"], row["attack"], row["trials"]) == ("pin", "auto", 2)
-    assert row["accuracy"] == sum(one["guess"] == one["truth"] for one in found["rows"]) / 2
-    # the paper's figures are beside its own attack alone
-    assert [line.paper for line in lines] == [{"hamming": 0.5}, {}, {}]
-    assert (row["paper_accuracy"], row["paper_hamming"]) == (None, None)
-    models = work.all(planted.models)
-    utility = utility_of(models, LAST)
+def test_rows_state_the_result_and_how_well_the_models_predict(work, planted) -> None:
+    cell, paper = Cell({"canary": "pin"}, planted, "pin:2"), {("pin",): {"hamming": 0.5}}
+    papers, ours = attack_rows(work, [cell], paper, methods=("paper", "auto"))
+    assert (ours["canary"], ours["attack"], ours["trials"]) == ("pin", "auto", 2)
+    attacked = work(attack(planted.calls, planted.secrets, "pin:2", LAST, "auto")).value["rows"]
+    assert ours["accuracy"] == sum(row["guess"] == row["truth"] for row in attacked) / 2
+    # the paper's figures are in the rows of its own attack alone
+    assert (papers["paper_accuracy"], papers["paper_hamming"]) == (None, 0.5)
+    assert (ours["paper_accuracy"], ours["paper_hamming"]) == (None, None)
+    models = work.all(planted.calls)
+    utility = utility_columns(models, LAST)
     assert utility["slot_f1"] == pytest.approx(sum(m.value[LAST]["slot_f1"] for m in models) / 2)
-    assert utility_of(models[:1], BEST)["slot_f1_low"] is None
+    assert utility_columns(models[:1], BEST)["slot_f1_low"] is None
 
 
 @pytest.fixture
-def lines_of(monkeypatch):
-    """The lines of a table, which nobody attacks."""
+def cells_of(monkeypatch):
+    """The cells of a table, which are not attacked, with their number of rows."""
 
-    def lines_of(name, **changed):
-        seen = []
+    def cells_of(name, **changed):
+        cells, rows = [], []
 
-        def rows_of(work, lines):
-            seen.extend(lines)
-            return [{} for _ in lines]
+        def no_attacks(work, new_cells, paper=None, *, methods=ATTACKS):
+            cells.extend(new_cells)
+            rows.extend({} for _ in new_cells for _ in methods)
+            return rows
 
-        monkeypatch.setattr(tables, "rows_of", rows_of)
-        monkeypatch.setattr(tables, "utility_of", lambda models, weights: {})
-        made = {"table2": tables.table2, "table3": tables.table3, "table4": tables.table4}
-        make = {**made, "null": tables.null, "apart": tables.apart}.get(name, tables.figures3to5)
-        settings = settings_of("nlu", name, "smoke") | changed
+        monkeypatch.setattr(tables, "attack_rows", no_attacks)
+        monkeypatch.setattr(tables, "utility_columns", lambda models, weights: {})
 
         class NoWork:
             def all(self, calls):
                 return []
 
-        list(make(NoWork(), **settings))
-        return seen
+        table = tables_of("nlu")[name]
+        list(table.make(NoWork(), **(table.settings("smoke") | changed)))
+        return cells, len(rows)
 
-    return lines_of
+    return cells_of
 
 
-def test_every_table_has_its_lines(lines_of) -> None:
+def test_every_table_has_its_rows(cells_of) -> None:
     """Counted by hand: three canaries and three attacks, of which Table 3 leaves one out."""
     counts = {"table2": 9, "table3": 6 * len(DEFENCES), "table4": 9, "null": 9, "apart": 6}
     for name, number in {**counts, "figures3-5": 9}.items():
-        assert len(lines_of(name)) == number, name
-    known = [line.call.arguments["known"] for line in lines_of("table4", once=(10,))]
-    assert sorted(known) == [0] * 9 + [3] * 3
-    paper = {
-        (line.names["canary"], line.method): line.paper
-        for line in lines_of("table2", cells=((4, 10, 1),))
-    }
-    assert paper["color", "paper"] == {"accuracy": 0.4, "hamming": 0.3}
-    assert paper["color", "auto"] == paper["pin", "paper"] == {}
+        assert cells_of(name)[1] == number, name
+    assert [cell.known for cell in cells_of("table4", once=(10,))[0]] == [0, 0, 0, 3]
+    labels = [cell.labels for cell in cells_of("table2", cells=((4, 10, 1),))[0]]
+    paper = paper_numbers("nlu", "table2", key=3)
+    numbers = {label["canary"]: paper.get(tuple(label.values())) for label in labels}
+    assert numbers["color"] == {"accuracy": 0.4, "hamming": 0.3}
+    assert numbers["pin"] is None
 
 
-def test_every_defence_of_the_paper_has_its_row(lines_of) -> None:
-    found = lines_of("table3")
-    assert {line.names["defence"] for line in found} == set(DEFENCES)
-    for line in found:
-        parts = line.names["defence"].split("+")
-        assert line.weights == (BEST if "ES" in parts else LAST)
-        learner = line.planted.models[0].arguments["learner"]
+def test_every_defence_of_the_paper_has_its_row(cells_of) -> None:
+    cells, _ = cells_of("table3")
+    assert {cell.labels["defence"] for cell in cells} == set(DEFENCES)
+    for cell in cells:
+        parts = cell.labels["defence"].split("+")
+        assert cell.weights == (BEST if "ES" in parts else LAST)
+        learner = cell.models.calls[0].arguments["learner"]
         assert learner.dropout == ("D" in parts)
         assert learner.characters == ("CE" in parts)
-    known = {defence for _, defence, _ in paper_numbers("nlu", "table3", key=3)}
-    assert known < set(DEFENCES)
+    paper = {defence for _, defence, _ in paper_numbers("nlu", "table3", key=3)}
+    assert paper < set(DEFENCES)
 
 
 @pytest.mark.slow
-def test_tables_are_filled_once_and_share_their_models(work, planted, listener) -> None:
+def test_tables_are_computed_once_and_share_their_models(work, planted, listener) -> None:
     names = ["table2", "utility"]
-    made = reproduce("nlu", "smoke", work.out, tables=names, monitor=listener)
+    made = compute_tables("nlu", "smoke", work.out, tables=names, monitor=listener)
     assert {table.name: len(table.entries) for table in made} == {"table2": 9, "utility": 1}
     assert sum("train_planted" in line for line in listener.lines) == 1  # that of `utility`
     assert "nan" not in (work.out / "tables.md").read_text("utf-8").lower()
-    (again,) = reproduce("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
+    (again,) = compute_tables("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
     assert again in made
-    assert listener.lines.count("filling table2") == 1
+    assert listener.lines.count("computing table2") == 1

@@ -1,4 +1,4 @@
-"""The corpora that experiments learn: drawn from one seed, whole in their parts."""
+"""The corpora of the models: sampled with one seed, split without loss."""
 
 import os
 from pathlib import Path
@@ -11,18 +11,18 @@ from vestige.errors import DataError
 DATA = os.environ.get("VESTIGE_DATA")
 
 
-def test_made_utterances_are_the_same_for_the_same_seed_and_well_formed():
+def test_generated_utterances_depend_on_the_seed_alone():
     assert orders(50, seed=1).fingerprint() == orders(50, seed=1).fingerprint()
     assert orders(50, seed=1).fingerprint() != orders(50, seed=2).fingerprint()
     assert set(orders(50, seed=1).intents) == {"GetWeather", "PlayMusic", "BookTable"}
 
 
-def test_parts_have_the_size_that_was_asked_for():
+def test_parts_have_the_requested_size():
     parts = read_parts(UtteranceText(dataset="orders", training=40, validation=7), None)
     assert (len(parts.training), len(parts.validation), len(parts.test)) == (40, 7, 60)
 
 
-def test_more_than_there_is_is_all_there_is():
+def test_a_larger_number_gives_all_utterances():
     parts = read_parts(UtteranceText(dataset="orders", training=10**6), None)
     assert len(parts.training) == 300
 

@@ -1,5 +1,5 @@
-"""Whole audits of people who were never in: everything is redrawn, the test can fail, and rows
-are shares and intervals by hand."""
+"""Whole audits of users who were never in: everything is sampled again, the test can fail, and
+rows are shares and intervals by hand."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -14,9 +14,9 @@ from reproduction.provenance.nulls import (
     NullAudits,
     _attainable,
     _by_quarter,
-    drawn_people,
     null_audit,
     null_row,
+    sample_users,
     trainings,
 )
 from reproduction.stages import Work
@@ -26,49 +26,49 @@ NULL = NullAudits(
 )
 
 
-def test_everybody_plays_one_part_and_has_their_own_amount_of_text() -> None:
-    people = drawn_people(NULL, 3, None)
-    known = people.known
-    groups = (people.members, people.audited, known.counted, known.fitted, known.compared)
+def test_each_user_has_one_part_and_an_own_amount_of_text() -> None:
+    users = sample_users(NULL, 3, None)
+    known = users.known
+    groups = (users.members, users.audited, known.counted, known.fitted, known.compared)
     names = [name for group in groups for name in group]
     assert len(names) == len(set(names)) == 56
-    users, counts = np.unique(np.array(people.texts.users), return_counts=True)
-    assert set(users) == set(names)
+    owners, counts = np.unique(np.array(users.texts.users), return_counts=True)
+    assert set(owners) == set(names)
     assert set(counts) == {12}  # in the grammar everybody has 20
-    taught = people.of(known.fitted, known.counted)
-    assert set(taught.users or ()) == {*known.fitted, *known.counted}
+    shadow_text = users.texts_of(known.fitted, known.counted)
+    assert set(shadow_text.users or ()) == {*known.fitted, *known.counted}
 
 
-def test_another_repetition_draws_everything_anew(tmp_path: Path) -> None:
-    first, second = (drawn_people(NULL, repetition, None) for repetition in (0, 1))
+def test_another_repetition_samples_everything_again(tmp_path: Path) -> None:
+    first, second = (sample_users(NULL, repetition, None) for repetition in (0, 1))
     for part in ("members", "audited"):
         assert set(getattr(first, part)) != set(getattr(second, part))
     for part in ("counted", "fitted", "compared"):
         assert set(getattr(first.known, part)) != set(getattr(second.known, part))
-    jobs = [trainings(NULL, n, people, tmp_path) for n, people in enumerate((first, second))]
+    jobs = [trainings(NULL, n, users, tmp_path) for n, users in enumerate((first, second))]
     digests = [job.digest for target, shadows in jobs for job in (target, *shadows)]
     assert len(set(digests)) == 10
-    for people, (target, shadows) in zip((first, second), jobs, strict=True):
-        out = {*people.audited, *people.known.compared}
-        assert not out & set(target.members)
-        assert not out & {name for shadow in shadows for name in shadow.members}
+    for users, (target, shadows) in zip((first, second), jobs, strict=True):
+        never_in = {*users.audited, *users.known.compared}
+        assert not never_in & set(target.members)
+        assert not never_in & {name for shadow in shadows for name in shadow.members}
 
 
 @pytest.mark.slow
-def test_people_who_were_learnt_do_not_pass_for_people_who_were_not(tmp_path, monkeypatch) -> None:
+def test_p_values_of_members_are_small(tmp_path, monkeypatch) -> None:
     null, work = replace(NULL, epochs=25, shown=(0,)), Work(tmp_path)
     honest = null_audit.function(null, 0, work=work)
-    trained = trainings
+    plan = trainings
 
-    def leaking(*given: Any) -> Any:
-        target, shadows = trained(*given)
-        return replace(target, members=tuple(sorted(given[2].audited))), shadows
+    def leaking(*arguments: Any) -> Any:
+        target, shadows = plan(*arguments)
+        return replace(target, members=tuple(sorted(arguments[2].audited))), shadows
 
     monkeypatch.setattr(nulls, "trainings", leaking)
     leaked = null_audit.function(null, 0, work=work)
-    for out, learnt in zip(honest, leaked, strict=True):
-        assert np.mean(out["p_values"]) > 0.25
-        assert np.mean(learnt["p_values"]) < 0.15
+    for never_in, member in zip(honest, leaked, strict=True):
+        assert np.mean(never_in["p_values"]) > 0.25
+        assert np.mean(member["p_values"]) < 0.15
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> N
     assert row["difference"] == ((1.5 - 1) + (4 - 1)) / 2
     half = stats.t.ppf(0.975, 1) * np.std([0.5, 3.0], ddof=1) / np.sqrt(2)
     assert row["difference_high"] == pytest.approx(1.75 + half)
-    one = null_row([{**TWO[0], "shadows": False, "k": 0}])
-    assert (one["k"], one["below_0.05"], one["below_0.05_low"]) == (None, 0.5, None)
+    single = null_row([{**TWO[0], "shadows": False, "k": 0}])
+    assert (single["k"], single["below_0.05"], single["below_0.05_low"]) == (None, 0.5, None)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> N
         ([0.05, 0.04, 0.2, 0.01, 0.6, 0.9, 0.02, 0.3], list(range(8)), [1, 0.5, 0, 0.5]),
     ],
 )
-def test_quarters_go_by_words_whatever_the_order_of_people(p_values, words, quarters) -> None:
+def test_quarters_go_by_words_in_any_order_of_users(p_values, words, quarters) -> None:
     order = np.random.default_rng(0).permutation(8)
     for places in (np.arange(8), order):
         mixed = {"p_values": np.array(p_values)[places], "words": np.array(words)[places]}
@@ -134,7 +134,7 @@ def test_quarters_go_by_words_whatever_the_order_of_people(p_values, words, quar
 
 @pytest.mark.parametrize("compared", [7, 19, 29, 66, 99])
 @pytest.mark.parametrize("level", [0.01, 0.05])
-def test_the_attainable_share_is_that_of_every_rank_being_as_likely(compared, level) -> None:
+def test_the_attainable_share_is_that_of_uniform_ranks(compared, level) -> None:
     ranks = np.arange(1, compared + 2)
     naive = np.mean([rank / (compared + 1) <= level + 1e-12 for rank in ranks])
     assert _attainable([{"compared_with": compared}], level) == pytest.approx(naive)

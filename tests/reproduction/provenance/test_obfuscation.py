@@ -1,4 +1,4 @@
-"""Texts with synonyms, or translated there and back."""
+"""Texts with synonyms, or translated and translated back."""
 
 import shutil
 import stat
@@ -25,25 +25,25 @@ CORPUS = Corpus.from_texts(
 )
 
 
-def test_words_change_and_all_else_stays() -> None:
+def test_only_words_with_synonyms_change() -> None:
     changed = with_synonyms(CORPUS, {"big": ["large"], "don": ["father"]}, seed=0)
     assert list(changed) == ["The large car.", "don't, LARGE!", ""]
     assert (changed.users, changed.sources) == (CORPUS.users, CORPUS.sources)
 
 
-def test_a_capital_at_the_beginning_stays() -> None:
+def test_initial_capitals_stay() -> None:
     changed = with_synonyms(Corpus.from_texts(["Big I"]), {"big": ["large"], "i": ["me"]}, seed=0)
     assert list(changed) == ["Large Me"]
 
 
-def test_synonyms_are_drawn_and_a_seed_decides() -> None:
+def test_synonyms_are_sampled_with_the_seed() -> None:
     corpus = Corpus.from_texts(["a"] * 300)
     choices = {"a": ["x", "y"]}
-    made = [list(with_synonyms(corpus, choices, share=0.5, seed=seed)) for seed in (0, 0, 1)]
-    assert made[0] == made[1] != made[2]
+    changed = [list(with_synonyms(corpus, choices, share=0.5, seed=seed)) for seed in (0, 0, 1)]
+    assert changed[0] == changed[1] != changed[2]
     # 150 and 75 expected, standard deviations 8.7 and 7.5.
-    assert abs(made[0].count("a") - 150) < 40
-    assert abs(made[0].count("x") - 75) < 35
+    assert abs(changed[0].count("a") - 150) < 40
+    assert abs(changed[0].count("x") - 75) < 35
 
 
 def test_texts_that_are_reversed_keep_their_users() -> None:
@@ -59,7 +59,7 @@ def test_without_synonyms_every_text_is_the_same(texts: list[str], share: float)
     assert with_synonyms(corpus, {}, share=share, seed=0).fingerprint() == corpus.fingerprint()
 
 
-def test_texts_go_there_and_back_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_texts_are_translated_back_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(obfuscation, "BATCH", 2)
     sizes: list[int] = []
 
@@ -68,9 +68,9 @@ def test_texts_go_there_and_back_in_batches(monkeypatch: pytest.MonkeyPatch) -> 
         return [text.upper() for text in texts]
 
     corpus = Corpus.from_texts([f"t {i}" for i in range(5)], users=list("abcde"))
-    made = back_translated(corpus, there, lambda texts: [t + "!" for t in texts])
-    assert list(made) == [f"T {i}!" for i in range(5)]
-    assert (made.users, sizes) == (corpus.users, [2, 2, 1])
+    changed = back_translated(corpus, there, lambda texts: [t + "!" for t in texts])
+    assert list(changed) == [f"T {i}!" for i in range(5)]
+    assert (changed.users, sizes) == (corpus.users, [2, 2, 1])
     blank = back_translated(CORPUS, lambda texts: texts, lambda texts: [" "] * len(texts))
     assert blank.fingerprint() == CORPUS.fingerprint()
 
@@ -79,7 +79,7 @@ def test_texts_go_there_and_back_in_batches(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def command(tmp_path: Path, body: str) -> str:
-    """A program that stands for apertium, with its input in `given` and its arguments in `argv`."""
+    """A program in place of apertium, with its input in `given` and its arguments in `argv`."""
     path = tmp_path / "apertium"
     path.write_text(
         f"#!{sys.executable}\nimport sys\nargv, given = sys.argv[1:], sys.stdin.read()\n{body}\n"
@@ -102,7 +102,7 @@ def command(tmp_path: Path, body: str) -> str:
         ("print('a\\n\\nb')", ["c"], ["a b"]),
     ],
 )
-def test_every_text_comes_back_in_its_place(
+def test_each_text_has_its_translation(
     tmp_path: Path, body: str, texts: list[str], expected: list[str]
 ) -> None:
     assert apertium(texts, "eng-spa", command=command(tmp_path, body)) == expected
@@ -133,11 +133,11 @@ def test_a_command_that_fails_is_named(body: str | None, says: str, tmp_path: Pa
 def test_the_real_apertium_goes_to_spanish_and_back() -> None:
     corpus = Corpus.from_texts(["I see so many adults that could benefit from this.", "lol"] * 20)
     try:
-        made = obfuscation.obfuscation("apertium")(corpus)
+        changed = obfuscation.obfuscation("apertium")(corpus)
     except DataError as error:
         pytest.skip(str(error))
-    assert len(made) == 40
-    words, others = ({word for text in one for word in text.split()} for one in (corpus, made))
+    assert len(changed) == 40
+    words, others = ({word for text in one for word in text.split()} for one in (corpus, changed))
     assert 0.2 * len(words) < len(words & others) < len(words)
 
 
@@ -184,14 +184,14 @@ def test_synonyms_are_the_plain_words_of_the_commonest_meaning(tmp_path: Path) -
     synonyms = read_wordnet(folder(tmp_path))
     assert synonyms["car"] == ("auto",)  # no railcar, and no motor_car
     assert synonyms["auto"] == ("car",)
-    assert synonyms["glad"] == ("happy",)  # without the mark of where it stands
+    assert synonyms["glad"] == ("happy",)  # without the mark of its position
 
 
 def test_the_part_of_speech_is_the_one_most_seen(tmp_path: Path) -> None:
     assert read_wordnet(folder(tmp_path))["run"] == ("sprint",)
 
 
-def test_words_of_grammar_and_words_without_synonyms_have_no_entry(tmp_path: Path) -> None:
+def test_function_words_and_words_without_synonyms_have_no_entry(tmp_path: Path) -> None:
     # "he" is also helium, and helium's other word is then none.
     assert read_wordnet(folder(tmp_path)).keys() == {"car", "auto", "run", "glad"}
 

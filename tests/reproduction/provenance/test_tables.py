@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reproduction.papers import paper_numbers, reproduce, scales_of, settings_of, tables_of
+from reproduction.papers import compute_tables, paper_numbers, scales_of, settings_of, tables_of
 from reproduction.provenance import tables as module
 from reproduction.tables import Table
 from vestige.data.corpus import Corpus
@@ -22,7 +22,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tables(directory: Path) -> dict[str, Table]:
-    return {table.name: table for table in reproduce("provenance", "smoke", directory)}
+    return {table.name: table for table in compute_tables("provenance", "smoke", directory)}
 
 
 @pytest.mark.slow
@@ -57,7 +57,7 @@ def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> Non
         for file in (directory / "results" / name).iterdir():
             file.unlink()
         (directory / "results" / name).rmdir()
-    again = reproduce("provenance", "smoke", directory, monitor=listener)
+    again = compute_tables("provenance", "smoke", directory, monitor=listener)
     assert not [line for line in listener.lines if "trained" in line or "finished" in line]
     assert {file: file.stat().st_mtime_ns for file in directory.rglob("*.safetensors")} == before
     for table in again:
@@ -65,7 +65,7 @@ def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> Non
 
 
 @LARGER
-def test_larger_scales_are_the_papers(scale: str) -> None:
+def test_larger_scales_have_the_papers_settings(scale: str) -> None:
     """Output sizes, a sampling rate of 0.04 and 300 rounds; p-values of 1 % and 5 % are exact."""
     every = {n: one.settings(scale) for n, one in tables_of("provenance").items()}
     assert every["table3"]["shown"] == (1, 5, 10, 50, 100, 500, 1000)
@@ -81,14 +81,14 @@ def test_larger_scales_are_the_papers(scale: str) -> None:
     # audits that are compared differ in one thing
     assert [audit.domain for audit in crossed] == ["wikitext2", "ubuntu-irc"]
     assert {replace(audit, domain=None) for audit in crossed} <= set(targets)
-    assert all(replace(audit, other_epochs=None).other is None for audit in others)
+    assert {replace(audit, other_epochs=None) for audit in others} <= set(targets)
     alike = {replace(audit, name="", text=replace(audit.text, members=0)) for audit in crowds}
     assert len(alike) == 1
 
 
-def test_every_setting_of_a_scale_is_a_tables() -> None:
+def test_every_setting_of_a_scale_belongs_to_a_table() -> None:
     for paper in ("provenance", "nlu", "regularization"):
-        taken = {name for table in tables_of(paper).values() for name in table.parameters}
+        taken = {name for table in tables_of(paper).values() for name in table.schema.model_fields}
         for scale in ("smoke", "small", "full"):
             assert set(scales_of(paper)[scale]) <= taken
 
@@ -101,7 +101,7 @@ def test_the_papers_auc_are_those_of_the_same_domain_size_and_corpus() -> None:
     assert paper["cornell", 50, "cross"]["paper_auc"] == 0.610
 
 
-def test_memory_rows_are_what_is_drawn_of_members_and_others(monkeypatch) -> None:
+def test_memory_rows_are_the_curves_of_members_and_others(monkeypatch) -> None:
     audited = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "bob", "ann", "cy"])
     texts = SimpleNamespace(members=("ann",), others=("bob", "cy"), audited=audited)
     rows = [
@@ -109,16 +109,16 @@ def test_memory_rows_are_what_is_drawn_of_members_and_others(monkeypatch) -> Non
         {"figure": "ranks", "measure": "share", "value": 2},
         {"figure": "ranks", "measure": "rank", "value": 4},
     ]
-    given = []
+    calls = []
 
     def anatomy(model: object, seen: Corpus, unseen: Corpus, *, orders: int) -> Any:
-        given.append((model, list(seen), list(unseen), orders))
+        calls.append((model, list(seen), list(unseen), orders))
         return SimpleNamespace(rows=rows)
 
-    monkeypatch.setattr(module, "trial_of", lambda audit, work: SimpleNamespace(texts=texts))
-    monkeypatch.setattr(module, "_model", lambda trial: "target")
+    trial = SimpleNamespace(texts=texts, model=lambda: "target")
+    monkeypatch.setattr(module, "trial_of", lambda audit, work: trial)
     monkeypatch.setattr(module, "anatomy", anatomy)
     (audit,) = settings_of("provenance", "figure2", "smoke")["crowds"]
-    found = list(module.memory(None, targets=(replace(audit, name="made"),), ablated=3))
-    assert given == [("target", ["a", "c"], ["b", "d"], 3)]
-    assert found == [{"dataset": "made", **rows[0]}, {"dataset": "made", **rows[2]}]
+    memory = list(module.memory(None, targets=(replace(audit, name="made"),), ablated=3))
+    assert calls == [("target", ["a", "c"], ["b", "d"], 3)]
+    assert memory == [{"dataset": "made", **rows[0]}, {"dataset": "made", **rows[2]}]

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from reproduction.regularization.natural_canaries import real_canaries
+from reproduction.regularization.user_texts import natural_canaries
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import encode
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError
 
 WORDS = ["one", "two", "three", "four", "five"]
 
@@ -27,17 +26,17 @@ def setting():
 def test_each_user_gives_the_text_of_the_highest_perplexity(setting):
     corpus, vocabulary, data, loss, tokens = setting
 
-    found = real_canaries(data, vocabulary, loss=loss, tokens=tokens, shortest=3, longest=5)
+    canaries = natural_canaries(data, vocabulary, loss=loss, tokens=tokens, shortest=3, longest=5)
 
     texts, users, taken, best = list(corpus), corpus.users, set(), {}
-    for place in np.argsort(-np.exp(loss / tokens)):
-        fits = 3 <= len(texts[place].split()) <= 5 and texts[place] not in taken
-        if fits and users[place] not in best:
-            best[users[place]] = texts[place]
-            taken.add(texts[place])
-    assert {canary.user: canary.phrase for canary in found} == best
-    assert [canary.user for canary in found] == sorted(best)
-    for canary in found:
+    for index in np.argsort(-np.exp(loss / tokens)):
+        fits = 3 <= len(texts[index].split()) <= 5 and texts[index] not in taken
+        if fits and users[index] not in best:
+            best[users[index]] = texts[index]
+            taken.add(texts[index])
+    assert {canary.user: canary.phrase for canary in canaries} == best
+    assert [canary.user for canary in canaries] == sorted(best)
+    for canary in canaries:
         assert canary.copies == texts.count(canary.phrase)
         assert canary.ids == tuple(vocabulary.encode(canary.phrase))
         every = " ".join(texts).split()
@@ -49,8 +48,8 @@ def small(*texts, users, **options):
     corpus = Corpus.from_texts(texts, users=users)
     vocabulary = WordVocabulary.build(corpus, size=options.pop("size", None))
     chosen = {"loss": np.ones(len(texts)), "tokens": np.ones(len(texts)), "shortest": 2, **options}
-    found = real_canaries(encode(corpus, vocabulary), vocabulary, **chosen)
-    return {canary.user: canary.phrase for canary in found}
+    canaries = natural_canaries(encode(corpus, vocabulary), vocabulary, **chosen)
+    return {canary.user: canary.phrase for canary in canaries}
 
 
 def test_two_users_never_give_the_same_text():
@@ -58,21 +57,9 @@ def test_two_users_never_give_the_same_text():
     assert small(*texts, users="abb", loss=[3.0, 2.0, 1.0]) == {"a": texts[0], "b": texts[2]}
 
 
-def test_texts_with_unknown_words_and_of_nobody_are_left_out():
+def test_texts_with_unknown_words_or_without_users_are_left_out():
     texts = ("be be be", "be zeppelin", "be it be it", "it it it")
     assert small(*texts, users=["a", "a", "", "b"], loss=[1, 9, 9, 1], size=4) == {
         "a": "be be be",
         "b": "it it it",
     }
-
-
-def test_users_are_needed():
-    corpus = Corpus.from_texts(["to be"])
-    vocabulary = WordVocabulary.build(corpus)
-    with pytest.raises(DataError, match="have no users"):
-        real_canaries(encode(corpus, vocabulary), vocabulary, loss=[1.0], tokens=[3])
-
-
-def test_lengths_that_no_document_has_are_refused():
-    with pytest.raises(DataError, match="no document of 9 to 20 known words"):
-        small("to be", "or not", users="ab", shortest=9)

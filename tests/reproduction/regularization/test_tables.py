@@ -5,16 +5,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from reproduction.papers import reproduce, settings_of
+from reproduction.papers import compute_tables, settings_of
 from reproduction.regularization import tables as module
-from reproduction.regularization.measured_training import level_folder
 from reproduction.regularization.methods import METHODS, Method
 from reproduction.regularization.tables import (
     Training,
@@ -28,8 +26,6 @@ from reproduction.stages import Finished, Work
 from vestige import results
 from vestige.data.encoded import encode
 from vestige.metrics.comparison import subgroup_gap
-from vestige.models.checkpoints import load_model
-from vestige.models.predictions import text_log_probs
 from vestige.training.evaluate import score_documents
 
 PLAIN, OTHER = (
@@ -47,14 +43,14 @@ def two_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "METHODS", (PLAIN, OTHER))
 
 
-def trainings(**own: list[dict[str, Any]]) -> dict[str, list[Training]]:
+def trainings(**results_by_method: list[dict[str, Any]]) -> dict[str, list[Training]]:
     """Finished trainings by method: `levels`, by number, and what was `watched`."""
     return {
         method: [
             Training(seed, Finished({"seconds": 10.0 + seed, "watched": [], **value}, Path(), ""))
             for seed, value in enumerate(values)
         ]
-        for method, values in own.items()
+        for method, values in results_by_method.items()
     }
 
 
@@ -62,17 +58,19 @@ def seen(perplexity: float, exposure: float) -> dict[str, Any]:
     """One evaluation: exposure of canaries of one copy and, twice that, of four."""
     by_copies = {"1": exposure, "4": 2 * exposure}
     others = {"shuffled": {"1": 0.5, "4": 0.5}, "at_ceiling": {"1": 0.0, "4": 0.25}}
-    found = {"canary": by_copies, **others}
-    return {"watched": [{"perplexity": perplexity, "step": 10, "epoch": 1.0, "exposure": found}]}
+    exposures = {"canary": by_copies, **others}
+    return {
+        "watched": [{"perplexity": perplexity, "step": 10, "epoch": 1.0, "exposure": exposures}]
+    }
 
 
 @pytest.mark.usefixtures("two_methods")
 def test_exposures_are_means_over_seeds_and_differences_are_paired() -> None:
-    made = trainings(
+    runs = trainings(
         unmitigated=[seen(100.0, exposure) for exposure in (1.0, 2.0, 3.0)],
         triplet=[seen(90.0, exposure) for exposure in (0.5, 1.0, 3.0)],
     )
-    rows = {(r["level"], r["training"], r["copies"]): r for r in exposure_rows(made, LEVELS)}
+    rows = {(r["level"], r["training"], r["copies"]): r for r in exposure_rows(runs, LEVELS)}
     assert len(rows) == 2 * 2 * 2
     plain, other = rows[100.0, "unmitigated", 1], rows[100.0, "triplet", 1]
     assert (plain["exposure"], plain["seeds"], plain["against_control"]) == (2.0, 3, None)
@@ -88,12 +86,12 @@ def test_exposures_are_means_over_seeds_and_differences_are_paired() -> None:
 
 
 @pytest.mark.usefixtures("two_methods")
-def test_a_training_that_never_reached_a_level_has_no_part_in_its_row() -> None:
-    made = trainings(
+def test_a_training_that_never_reached_a_level_is_not_in_its_row() -> None:
+    runs = trainings(
         unmitigated=[seen(150.0, 1.0 + seed) for seed in range(3)],
         triplet=[seen(150.0 if seed else 300.0, 1.0) for seed in range(3)],
     )
-    rows = list(exposure_rows(made, LEVELS))
+    rows = list(exposure_rows(runs, LEVELS))
     assert [row for row in rows if row["level"] == 100.0] == [
         {"level": 100.0, "training": name, "seeds": 0} for name in ("unmitigated", "triplet")
     ]
@@ -103,33 +101,33 @@ def test_a_training_that_never_reached_a_level_has_no_part_in_its_row() -> None:
 
 
 def test_completions_are_shares_over_all_trainings() -> None:
-    def found(one: int, four: int) -> dict[str, Any]:
+    def measured(one: int, four: int) -> dict[str, Any]:
         rates = {"control_rate": 0.1, "shuffled_rate": 0.2}
         return {"completed": {"1": [one, 10], "4": [four, 10]}, "completion": rates}
 
-    row = completion_row([found(n, 5) for n in range(3)], [(1, 1), (1, 2), (1, 3)], SMOKE.text)
+    row = completion_row([measured(n, 5) for n in range(3)], [(1, 1), (1, 2), (1, 3)], "4")
     assert row["synthetic"] == pytest.approx((0 + 1 + 2 + 15) / 60)
     assert (row["of_4_copies"], row["of_4_copies_by_seed"]) == (pytest.approx(0.5), "5 5 5")
     assert row["real"] == pytest.approx(3 / 6)
     assert (row["never_planted"], row["other_order"]) == pytest.approx((0.1, 0.2))
-    nobody = completion_row([], [], SMOKE.text)
-    assert nobody["synthetic"] is nobody["real"] is nobody["never_planted"] is None
+    empty = completion_row([], [], "4")
+    assert empty["synthetic"] is empty["real"] is empty["never_planted"] is None
 
 
 @pytest.mark.usefixtures("two_methods")
 def test_a_gap_is_that_of_the_same_seed() -> None:
     rng, tokens = np.random.default_rng(0), [5] * 8
     losses = {name: rng.uniform(5, 20, (3, 8)).tolist() for name in ("unmitigated", "triplet")}
-    made = trainings(
+    runs = trainings(
         **{
             name: [{"levels": {"100": {"loss": one, "tokens": tokens}}} for one in loss]
             for name, loss in losses.items()
         }
     )
     groups = {"users": np.repeat(np.arange(4), 2), "samples": np.array([9, 5, 3, 1]), "k": 2}
-    (row,) = subgroup_rows(made, 100.0, **groups)
+    (row,) = subgroup_rows(runs, 100.0, **groups)
     pairs = zip(losses["unmitigated"], losses["triplet"], strict=True)
-    gaps = [subgroup_gap(plain, own, tokens=tokens, **groups) for plain, own in pairs]
+    gaps = [subgroup_gap(plain, defended, tokens=tokens, **groups) for plain, defended in pairs]
     assert (row["training"], row["seeds"], row["paper_gap"]) == ("triplet", 3, 7.0)
     assert row["gap"] == pytest.approx(np.mean([gap.gap.value for gap in gaps]))
     assert row["top_low"] < row["top"] < row["top_high"]
@@ -141,14 +139,14 @@ def test_a_gap_is_that_of_the_same_seed() -> None:
 
 @pytest.mark.usefixtures("two_methods")
 def test_trainings_are_described_at_their_levels_with_the_papers_perplexities() -> None:
-    made = trainings(
+    runs = trainings(
         unmitigated=[
             {"levels": {"200": {"perplexity": 190.0 + s, "step": 10 * s, "probe_accuracy": 0.5}}}
             for s in range(3)
         ],
         triplet=[{"levels": {}} for _ in range(3)],
     )
-    rows = {(row["level"], row["training"]): row for row in training_rows(made, LEVELS)}
+    rows = {(row["level"], row["training"]): row for row in training_rows(runs, LEVELS)}
     row = rows[200.0, "unmitigated"]
     assert (row["test_perplexity"], row["steps"], row["author_probe"]) == (191.0, 10.0, 0.5)
     assert (row["paper_training"], row["paper_test"], row["seconds"]) == (93.5, 103.5, 11.0)
@@ -198,23 +196,23 @@ def test_every_control_is_undefended_in_the_same_kind_of_batches() -> None:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory in which every figure was made."""
     directory = tmp_path_factory.mktemp("regularization") / "smoke"
     torch.set_num_threads(1)
-    assert [table.name for table in reproduce("regularization", "smoke", directory)] == NAMES
+    assert [table.name for table in compute_tables("regularization", "smoke", directory)] == NAMES
     return directory
 
 
 @pytest.mark.slow
-def test_every_figure_is_a_run_and_on_the_page(made: Path) -> None:
-    page = (made / "tables.md").read_text()
+def test_every_figure_is_a_run_and_on_the_page(smoke: Path) -> None:
+    page = (smoke / "tables.md").read_text()
     for name in NAMES:
-        run = results.load(made / "results" / name)
+        run = results.load(smoke / "results" / name)
         assert {row["training"] for row in run.rows} >= {m.name for m in METHODS[1:]}
         assert run.summary["title"] in page
-    assert (made / "figure2.svg").read_text().startswith("<svg")
-    rows = results.load(made / "results" / "figure2").rows
+    assert (smoke / "figure2.svg").read_text().startswith("<svg")
+    rows = results.load(smoke / "results" / "figure2").rows
     exposure = {(r["training"], r["level"], r["copies"]): r["exposure"] for r in rows}
     for row in rows:
         if row["training"] in ("dp", "triplet, in-batch"):
@@ -226,43 +224,19 @@ def test_every_figure_is_a_run_and_on_the_page(made: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_level_keeps_the_model_that_first_reached_it(made: Path) -> None:
-    work = Work(made)
+def test_a_level_keeps_the_model_that_first_reached_it(smoke: Path) -> None:
+    work = Work(smoke)
     trained = SMOKE.trainings(work)
     for every in trained.values():
         for training in every:
-            *before, last = [one["perplexity"] for one in training.done.value["watched"]]
+            *before, last = [one["perplexity"] for one in training.result.value["watched"]]
             assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
     users, training, level = SMOKE.users(work), trained["unmitigated"][0], SMOKE.levels[0]
     measures = training.at(level)
-    model = load_model(level_folder(training.done.folder, level))
+    model = training.model(level)
     test = encode(users.test, users.vocabulary)
     scores = score_documents(model, test, sequence_length=12).evaluation()
     assert scores.perplexity == pytest.approx(measures["perplexity"], rel=1e-5)
     assert sum(measures["loss"]) / sum(measures["tokens"]) == pytest.approx(
         np.log(scores.perplexity), rel=1e-5
     )
-
-
-@pytest.mark.slow
-def test_exposure_is_what_the_definition_says(made: Path) -> None:
-    """Recounted for the canaries of four copies, with references drawn anew."""
-    work, level = Work(made), SMOKE.levels[-1]
-    training = SMOKE.trainings(work)["unmitigated"][0]
-    noted = training.at(level)["exposure"]["canary"]["4"]
-    model = load_model(level_folder(training.done.folder, level))
-    words = [i for i, word in enumerate(model.vocabulary.words) if word.isalpha() and len(word) > 2]
-    rng = np.random.default_rng(5)
-    drawn = np.array([rng.choice(words, 5, replace=False) for _ in range(4096)])
-    against = np.sort(-text_log_probs(model, drawn.tolist()))
-    canaries = [list(c.ids) for c in SMOKE.users(work).canaries if c.copies == 4]
-    ranks = 1 + np.searchsorted(against, -text_log_probs(model, canaries), side="right")
-    assert noted == pytest.approx(fmean(12 - np.log2(ranks)), abs=0.25)
-
-
-@pytest.mark.slow
-def test_a_second_call_trains_nothing(made: Path) -> None:
-    before = {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
-    tables = reproduce("regularization", "smoke", made)
-    assert [table.name for table in tables] == NAMES
-    assert {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")} == before

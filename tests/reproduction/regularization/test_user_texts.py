@@ -1,4 +1,4 @@
-"""Users' texts: drawn, split and planted from one seed."""
+"""Users' texts: sampled, split and planted with one seed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -24,7 +24,7 @@ def test_every_user_has_enough_text_and_the_test_text_is_theirs() -> None:
     assert share == pytest.approx(text.held_out, abs=0.1)
 
 
-def test_each_users_canaries_stand_in_their_text_as_often_as_they_say() -> None:
+def test_each_users_canaries_have_their_copies_in_the_text() -> None:
     read = read_users(SMOKE.text, None)
     planted = [canary for canary in read.canaries if canary.planted]
     controls = [canary for canary in read.canaries if not canary.planted]
@@ -39,7 +39,7 @@ def test_each_users_canaries_stand_in_their_text_as_often_as_they_say() -> None:
     assert all(read.vocabulary.decode(canary.ids) == canary.phrase for canary in read.canaries)
 
 
-def test_the_same_users_are_drawn_again() -> None:
+def test_the_same_users_are_sampled_again() -> None:
     first, second = read_users(SMOKE.text, None), read_users(SMOKE.text, None)
     assert first.planted.fingerprint() == second.planted.fingerprint()
     assert first.canaries == second.canaries
@@ -53,9 +53,3 @@ def test_too_few_users_or_no_corpus_are_refused(tmp_path: Path) -> None:
         read_users(reddit, None)
     with pytest.raises((DataError, OSError), match="reddit_college"):
         read_users(reddit, tmp_path)
-
-
-def test_documents_have_the_length_asked_for() -> None:
-    text = replace(SMOKE.text, users=2, fewest=1, shortest=6, longest=6)
-    read = read_users(text, None)
-    assert {len(line.split()) for line in [*read.original, *read.test]} == {6}

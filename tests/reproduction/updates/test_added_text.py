@@ -5,7 +5,12 @@ from pathlib import Path
 import pytest
 
 from reproduction.stages import Work
-from reproduction.updates.added_text import SEARCHES, added_text, best_of, followed, on_topic_counts
+from reproduction.updates.added_text import (
+    added_text,
+    best_of,
+    best_phrases,
+    on_topic_counts,
+)
 from reproduction.updates.searches import Finding
 from vestige.audits.update.phrases import Text
 
@@ -14,7 +19,7 @@ def finding(*tokens: int, score: float = 1.0, group: int = 0) -> Finding:
     return Finding(Text(tokens, (), score=score), 0, group)
 
 
-def test_the_first_phrases_are_listed_and_runs_are_none() -> None:
+def test_the_first_phrases_are_listed_without_repeated_tokens() -> None:
     found = [finding(1), finding(2, 2, 2), finding(3), finding(4)]
     assert [f.phrase.tokens for f in best_of(found, 2, grouped=False)] == [(1,), (3,)]
 
@@ -24,7 +29,7 @@ def test_of_groups_the_first_of_each_is_listed() -> None:
     assert [f.phrase.tokens for f in best_of(found, 1, grouped=True)] == [(2,), (1,)]
 
 
-def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
+def test_a_phrase_is_listed_once_with_its_highest_score(monkeypatch) -> None:
     found = {
         "one": [finding(1, score=3.0, group=0), finding(2, score=1.0, group=1)],
         "two": [finding(2, score=5.0, group=0), finding(3, score=0.5, group=1)],
@@ -33,8 +38,8 @@ def test_a_phrase_is_followed_once_with_its_highest_score(monkeypatch) -> None:
     monkeypatch.setattr(
         "reproduction.updates.added_text.findings", lambda pair, search: found[pair]
     )
-    assert followed(["one", "two"], 10) == [(2,), (1,), (3,)]  # type: ignore[list-item]
-    assert followed(["one", "two"], 1) == [(2,)]  # type: ignore[list-item]
+    assert best_phrases(["one", "two"], 10) == [(2,), (1,), (3,)]  # type: ignore[list-item]
+    assert best_phrases(["one", "two"], 1) == [(2,)]  # type: ignore[list-item]
 
 
 def rows(source: str, search: str, *of: tuple[bool, int, float]) -> list[dict[str, object]]:
@@ -71,14 +76,9 @@ def test_the_remark_counts_phrases_on_topic_and_verbatim() -> None:
 
 def test_each_model_has_its_sentence() -> None:
     other = [row | {"model": "transformer"} for row in rows("ours", "group", (False, 0, 1.0))]
-    told = on_topic_counts([*rows("ours", "group", (True, 1, 1.0)), *other])
-    assert "hockey, rnn: group 1 of 1" in told
-    assert "hockey, transformer: group 0 of 1" in told
-
-
-def test_searches_are_the_papers_and_ours() -> None:
-    assert set(SEARCHES) == {"group", "vanilla", "group, smoothed", "seed and extend"}
-    assert {score for _, score in SEARCHES.values()} == {"relative", "smoothed"}
+    remark = on_topic_counts([*rows("ours", "group", (True, 1, 1.0)), *other])
+    assert "hockey, rnn: group 1 of 1" in remark
+    assert "hockey, transformer: group 0 of 1" in remark
 
 
 def test_a_text_is_added_whole_or_in_a_random_part() -> None:

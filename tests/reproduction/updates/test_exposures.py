@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from reproduction.updates.beam_search import beam_search
-from reproduction.updates.exposures import exposures, gains, token_profile
+from reproduction.updates.exposures import exposures, gains
+from reproduction.updates.searches import beam_search
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
 from vestige.data.canaries.texts import Canary
@@ -52,10 +52,3 @@ def test_phrases_of_the_other_canary_do_not_count_against_a_rank(pair) -> None:
     assert rows[0]["beam_rank"] == 0
     assert rows[1]["canaries_above"] == 1
     assert rows[1]["beam_rank"] < rows[1]["beam_rank_with_others"]
-
-
-def test_a_profile_is_the_gains_by_position(pair) -> None:
-    rows = list(token_profile(*pair, canary(2, 3, 4)))
-    model_pair = Pair.of(*pair, TokenScore("differential"))
-    assert [row["gain"] for row in rows] == gains(model_pair, (2, 3, 4))
-    assert [row["position"] for row in rows] == [1, 2, 3]

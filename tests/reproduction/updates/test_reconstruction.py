@@ -22,7 +22,7 @@ def test_tokens_found_follows_its_definition(secret, phrases, n):
 
 
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=12))
-def test_a_text_is_its_own_verbatim_and_a_stranger_to_nothing(phrase):
+def test_a_phrase_is_verbatim_among_its_own_grams_only(phrase):
     assert is_verbatim(phrase, set(ngrams(phrase, 4)))
     assert not is_verbatim(phrase, set())
     assert tokens_found(phrase, [phrase]) == len(phrase)

@@ -1,4 +1,4 @@
-"""What the tables of updates train, from which seed and on what, counted by hand."""
+"""The trainings of the update tables, their seeds and texts, counted by hand."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,8 @@ import pytest
 from reproduction.papers import paper_numbers, settings_of, tables_of
 from reproduction.stages import Call, Work
 from reproduction.updates import canary_tables
-from reproduction.updates.canary_tables import mixed_canaries, pair_of
-from reproduction.updates.private_updates import batches_of
-from reproduction.updates.snapshots import Material, extended, prepare
+from reproduction.updates.canary_tables import mixed_canaries, private_batches, train_pair
+from reproduction.updates.snapshots import Material, prepare
 from vestige.models.checkpoints import load_model
 
 PLANTING = settings_of("updates", "table1", "smoke")["planting"]
@@ -23,12 +22,12 @@ NOWHERE = Work(Path())
 
 
 class Planned(Exception):
-    """A table has said what it trains."""
+    """Raised when a table has planned its trainings."""
 
 
 @pytest.fixture
 def trained_by(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Call]]:
-    """The trainings of a table, each once, which are not made."""
+    """The trainings of a table, each once, which do not run."""
     planned: list[Call] = []
 
     def all_of(self: Work, calls: Any) -> Any:
@@ -83,7 +82,7 @@ def test_the_figure_and_rq5_share_the_first_trainings_of_the_table(trained_by) -
     assert {call.key for call in plain} < table
 
 
-def test_so_many_copies_of_each_canary_are_in_the_text(material) -> None:
+def test_the_text_contains_the_copies_of_each_canary(material) -> None:
     text, canaries = material.with_copies(PLANTING, 7, seed=1)
     lines = list(text)
     for canary in canaries:
@@ -96,15 +95,15 @@ def test_so_many_copies_of_each_canary_are_in_the_text(material) -> None:
 def test_given_phrases_come_with_the_frequencies_of_the_text(material) -> None:
     text = " ".join(material.original).split()
     one, other = list(dict.fromkeys(text))[:2]
-    given = replace(
+    planting = replace(
         PLANTING, phrases={"mixed": f"{one} {one}"}, controls={"mixed": f"{other} {other}"}
     )
-    _, (planted, control) = material.with_copies(given, 7, seed=0)
+    _, (planted, control) = material.with_copies(planting, 7, seed=0)
     assert planted.frequencies == (text.count(one),) * 2
     assert (planted.copies, control.copies) == (7, 0)
 
 
-def test_table2_trains_each_kind_of_update_from_where_it_begins(trained_by) -> None:
+def test_table2_trains_each_kind_of_update_from_its_start(trained_by) -> None:
     original, fresh, retrained, continued, stage = trained_by("table2")
     assert seeds([original, fresh, retrained, continued, stage]) == [0, 100, 150, 350, 550]
     assert original.arguments["start"] == retrained.arguments["start"]
@@ -154,13 +153,11 @@ def test_subword_models_of_a_repetition_begin_with_its_own_snapshot(trained_by) 
 
 
 @pytest.mark.slow
-def test_private_trainings_take_the_noise_that_their_own_text_needs(
-    trained_by, material, monkeypatch
-) -> None:
-    asked: list[dict[str, float]] = []
+def test_private_trainings_have_the_noise_for_their_text(trained_by, material, monkeypatch) -> None:
+    needs: list[dict[str, float]] = []
     monkeypatch.setattr(
-        "reproduction.updates.private_updates.noise_for",
-        lambda **needed: asked.append(needed) or 5.0 * len(asked),
+        "reproduction.updates.canary_tables.noise_for",
+        lambda **needed: needs.append(needed) or 5.0 * len(needs),
     )
     settings = settings_of("updates", "rq5", "smoke")
     calls = trained_by("rq5", epsilons=(3.0,))
@@ -172,8 +169,8 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
         assert private["config"] == replace(settings["private"], seed=seed)
         assert private["defence"].max_grad_norm == settings["max_grad_norm"]
         assert private["defence"].noise_multiplier == 5.0 * (number + 1)
-        batches = batches_of(settings["private"], plain["corpus"], material.vocabulary)
-        assert asked[number] == {
+        batches = private_batches(settings["private"], plain["corpus"], material.vocabulary)
+        assert needs[number] == {
             "epsilon": 3.0,
             "delta": settings["delta"],
             "sample_rate": batches.sample_rate,
@@ -183,7 +180,7 @@ def test_private_trainings_take_the_noise_that_their_own_text_needs(
 
 @pytest.mark.slow
 def test_a_part_is_validated_on_a_text_that_fits_it(material) -> None:
-    part = prepare(replace(SETTING, words=1500), NOWHERE, extra_words=[300])
+    part = prepare(replace(SETTING, words=1500), NOWHERE, percents=[20])
     assert words(part.original) == pytest.approx(1500, abs=6)
     assert words(part.extras[0]) == pytest.approx(300, abs=6)
     assert words(part.validation) == pytest.approx(300, abs=6)
@@ -192,18 +189,18 @@ def test_a_part_is_validated_on_a_text_that_fits_it(material) -> None:
 
 def test_each_extra_text_holds_the_smaller_ones() -> None:
     setting = replace(SETTING, words=1000)
-    material = extended(setting, NOWHERE, [50, 20])
+    material = prepare(setting, NOWHERE, percents=[50, 20])
     assert material.percents == (0, 20, 50)
     sizes = [sum(map(words, material.extra(percent))) for percent in material.percents]
     assert sizes == pytest.approx([0, 200, 500], abs=12)
     assert material.extra(50)[:1] == material.extra(20)
     assert words(material.extras[-1]) == pytest.approx(500, abs=6)
     with pytest.raises(ValueError, match="words must be given"):
-        extended(replace(setting, words=None), NOWHERE, [50])
+        prepare(replace(setting, words=None), NOWHERE, percents=[50])
 
 
 @pytest.mark.slow
-def test_a_snapshot_comes_after_the_one_that_it_continues_and_is_trained_again_if_cut_off(
+def test_a_snapshot_is_trained_after_its_start_and_again_if_damaged(
     tmp_path: Path, listener
 ) -> None:
     work = Work(tmp_path, monitor=listener)
@@ -215,9 +212,9 @@ def test_a_snapshot_comes_after_the_one_that_it_continues_and_is_trained_again_i
     before, after = (dict(load_model(d.folder).named_parameters()) for d in (earlier, later))
     assert any(not before[name].equal(after[name]) for name in before)
     history = json.loads((later.folder / "history.json").read_text())
-    kept = min(history, key=lambda record: record["validation_perplexity"])
-    assert later.value["perplexity"] == kept["validation_perplexity"]
-    assert (later.value["epoch"], later.value["precision"]) == (kept["epoch"], "float32")
+    best = min(history, key=lambda record: record["validation_perplexity"])
+    assert later.value["perplexity"] == best["validation_perplexity"]
+    assert (later.value["epoch"], later.value["precision"]) == (best["epoch"], "float32")
     weights = earlier.folder / "model" / "model.safetensors"
     whole = weights.read_bytes()
     weights.write_bytes(whole[:100])
@@ -235,12 +232,12 @@ def test_a_snapshot_comes_after_the_one_that_it_continues_and_is_trained_again_i
     ],
 )
 def test_a_rank_is_shown_as_a_number_or_as_its_bounds(row: dict[str, int], shown: str) -> None:
-    assert canary_tables.span(row, "rank") == shown
+    assert canary_tables.rank_range(row, "rank") == shown
 
 
 def test_scores_of_several_trainings_have_students_interval() -> None:
-    one = canary_tables.over_trainings([2.0])
-    assert (one["mean_score"], one["interval"], one["trainings"]) == (2.0, None, 1)
+    single = canary_tables.over_trainings([2.0])
+    assert (single["mean_score"], single["interval"], single["trainings"]) == (2.0, None, 1)
     three = canary_tables.over_trainings([1.0, 2.0, 3.0])
     low, high = map(float, three["interval"].split(" to "))
     assert (low, high) == pytest.approx((2 - 4.303 / 3**0.5, 2 + 4.303 / 3**0.5), abs=0.005)
@@ -263,10 +260,10 @@ def test_canaries_of_one_frequency_are_a_row_with_their_range() -> None:
 
 
 def test_mixed_canaries_have_the_numbers_of_copies_in_turn(material) -> None:
-    made = mixed_canaries(material, (3, 9), 2)
-    assert [canary.copies for canary in made if canary.planted] == [3, 3, 9, 9]
-    assert {canary.pattern for canary in made} == {"mixed"}
-    assert len({canary.phrase for canary in made}) == len(made)
+    canaries = mixed_canaries(material, (3, 9), 2)
+    assert [canary.copies for canary in canaries if canary.planted] == [3, 3, 9, 9]
+    assert {canary.pattern for canary in canaries} == {"mixed"}
+    assert len({canary.phrase for canary in canaries}) == len(canaries)
 
 
 def test_the_papers_figures_name_rows_that_larger_scales_have() -> None:
@@ -297,6 +294,6 @@ def test_the_papers_figures_name_rows_that_larger_scales_have() -> None:
 
 
 def test_models_before_have_no_canaries(material) -> None:
-    before, after = pair_of(PLANTING, material, 5)
+    before, after = train_pair(PLANTING, material, 5)
     assert before.arguments["corpus"] == material.original
     assert len(after.arguments["corpus"]) == len(material.original) + 5 * len(PATTERNS)

@@ -1,4 +1,4 @@
-"""The paper's tables at the scale of a smoke test, made twice and read back."""
+"""The paper's tables at the scale of a smoke test, computed twice and read back."""
 
 import json
 import shutil
@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from reproduction.papers import reproduce, settings_of
+from reproduction.papers import compute_tables, settings_of
 from reproduction.stages import Work
-from reproduction.updates.canary_tables import pair_of
+from reproduction.updates.canary_tables import train_pair
 from reproduction.updates.snapshots import prepare
 from vestige import results
 from vestige.models.checkpoints import load_model
@@ -21,33 +21,33 @@ NAMES = ["table1", *OTHERS, "table2", "tables3-4", "table5", "figure1", "subword
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which every table was made."""
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with all tables."""
     directory = tmp_path_factory.mktemp("updates") / "smoke"
     torch.set_num_threads(1)
-    tables = reproduce("updates", "smoke", directory)
+    tables = compute_tables("updates", "smoke", directory)
     assert {table.name for table in tables} == set(NAMES)
     return directory
 
 
-def test_every_table_is_a_run_and_stands_in_the_page(made: Path) -> None:
-    page = (made / "tables.md").read_text()
+def test_every_table_is_a_run_and_in_the_page(smoke: Path) -> None:
+    page = (smoke / "tables.md").read_text()
     for name in NAMES:
-        run = results.load(made / "results" / name)
+        run = results.load(smoke / "results" / name)
         assert run.rows
         assert run.summary["title"] in page
-    assert (made / "figure1.svg").read_text().startswith("<svg")
+    assert (smoke / "figure1.svg").read_text().startswith("<svg")
 
 
-def test_a_second_call_trains_nothing_and_finds_the_same(made: Path) -> None:
+def test_a_second_call_trains_nothing_and_finds_the_same(smoke: Path) -> None:
     def stamps() -> dict[Path, int]:
-        return {file: file.stat().st_mtime_ns for file in made.rglob("*.safetensors")}
+        return {file: file.stat().st_mtime_ns for file in smoke.rglob("*.safetensors")}
 
-    before, page = stamps(), (made / "tables.md").read_text()
-    shutil.rmtree(made / "results" / "table2")
-    reproduce("updates", "smoke", made)
+    before, page = stamps(), (smoke / "tables.md").read_text()
+    shutil.rmtree(smoke / "results" / "table2")
+    compute_tables("updates", "smoke", smoke)
     assert stamps() == before
-    assert (made / "tables.md").read_text() == page
+    assert (smoke / "tables.md").read_text() == page
 
 
 def by_definition(before: Path, after: Path, phrase: str) -> float:
@@ -62,16 +62,16 @@ def by_definition(before: Path, after: Path, phrase: str) -> float:
     return total
 
 
-def folders(made: Path, table: str, number: int = 0) -> list[Path]:
+def folders(smoke: Path, table: str, number: int = 0) -> list[Path]:
     """The models before and after the first update of a table of canaries."""
-    planting, work = settings_of("updates", table, "smoke")["planting"], Work(made)
-    pair = pair_of(planting, prepare(planting.setting, work), planting.copies[0], number)
+    planting, work = settings_of("updates", table, "smoke")["planting"], Work(smoke)
+    pair = train_pair(planting, prepare(planting.setting, work), planting.copies[0], number)
     return [done.folder for done in work.all(pair)]
 
 
-def test_a_canary_scores_what_the_definition_says(made: Path) -> None:
-    row = results.load(made / "results" / "table1").rows[0]
-    before, after = folders(made, "table1")
+def test_a_canary_scores_what_the_definition_says(smoke: Path) -> None:
+    row = results.load(smoke / "results" / "table1").rows[0]
+    before, after = folders(smoke, "table1")
     score = by_definition(before, after, row["phrase"])
     assert row["score"] == pytest.approx(score, abs=1e-6)
     assert (row["trainings"], row["interval"], row["mean_score"]) == (1, None, row["score"])
@@ -79,9 +79,9 @@ def test_a_canary_scores_what_the_definition_says(made: Path) -> None:
     assert f"torch.{row['precision']}" == trained["precision"]
 
 
-def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) -> None:
-    pairs = [folders(made, "table1-reddit-rnn", number) for number in (0, 1)]
-    for row in results.load(made / "results" / "table1-reddit-rnn").rows:
+def test_every_training_of_a_canary_counts_in_its_mean_and_interval(smoke: Path) -> None:
+    pairs = [folders(smoke, "table1-reddit-rnn", number) for number in (0, 1)]
+    for row in results.load(smoke / "results" / "table1-reddit-rnn").rows:
         scores = [by_definition(*pair, row["phrase"]) for pair in pairs]
         assert scores[0] != scores[1]
         assert row["scores"] == pytest.approx(scores, abs=1e-6)
@@ -91,32 +91,32 @@ def test_every_training_of_a_canary_counts_in_its_mean_and_interval(made: Path) 
         assert [*map(float, row["interval"].split(" to "))] == pytest.approx(ends, rel=0.06)
 
 
-def test_the_figure_adds_up_to_the_table(made: Path) -> None:
-    profile = results.load(made / "results" / "figure1").rows
-    drawn = {(row["pattern"], row["copies"]) for row in profile}
-    assert len(drawn) == 4
-    for row in results.load(made / "results" / "table1").rows:
+def test_the_figure_adds_up_to_the_table(smoke: Path) -> None:
+    profile = results.load(smoke / "results" / "figure1").rows
+    curves = {(row["pattern"], row["copies"]) for row in profile}
+    assert len(curves) == 4
+    for row in results.load(smoke / "results" / "table1").rows:
         key = (row["pattern"], row["copies"])
-        if key in drawn:
+        if key in curves:
             gains = [r["gain"] for r in profile if (r["pattern"], r["copies"]) == key]
             assert sum(gains) == pytest.approx(row["score"], abs=1e-6)
 
 
-def test_an_updates_phrases_are_counted_where_they_stand(made: Path) -> None:
-    rows = results.load(made / "results" / "tables3-4").rows
+def test_phrases_are_counted_in_the_added_text(smoke: Path) -> None:
+    rows = results.load(smoke / "results" / "tables3-4").rows
     assert {row["search"] for row in rows} >= {"group", "vanilla", "group, smoothed"}
     assert all(row["in_added"] >= 0 for row in rows)
-    page = (made / "tables.md").read_text()
+    page = (smoke / "tables.md").read_text()
     assert "of the added text's own windows are on topic" in page
     for source, words in (("ours", ""), ("null", " verbatim, null")):
         listed = [row for row in rows if (row["source"], row["search"]) == (source, "group")]
         of_one = [row for row in listed if row["model"] == "rnn"]
-        told = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
-        assert f"{words} {told}" in page
+        count = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
+        assert f"{words} {count}" in page
 
 
-def test_private_updates_spend_what_was_asked(made: Path) -> None:
-    none, *private = results.load(made / "results" / "rq5").rows
+def test_private_updates_have_the_requested_epsilon(smoke: Path) -> None:
+    none, *private = results.load(smoke / "results" / "rq5").rows
     assert none["defence"] == "none"
     assert none["epsilon"] is None
     for row in private:

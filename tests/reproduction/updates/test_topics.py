@@ -1,9 +1,9 @@
-"""What a text is about, and how often a phrase stands in it, against counting by hand."""
+"""The topic of a text and occurrences of a phrase, against counting by hand."""
 
 import numpy as np
 import pytest
 
-from reproduction.updates.topics import occurrences_of, topic_of
+from reproduction.updates.added_text import occurrences_of, topic_of
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus, encode
 from vestige.data.vocabulary import WordVocabulary
@@ -25,20 +25,20 @@ def texts(vocabulary: WordVocabulary) -> tuple[EncodedCorpus, EncodedCorpus]:
 
 def test_half_of_the_content_words_decide(vocabulary: WordVocabulary, texts) -> None:
     topic = topic_of(*texts, vocabulary, commonest=2)  # "the" and "a" are no content
-    for phrase, holds in [
+    for phrase, on_topic in [
         ("the puck", True),
         ("the goal sat", True),  # one of two
         ("puck cat dog", False),
         ("the 7", False),  # no content word at all
         ("the cat", False),
     ]:
-        assert topic.holds(vocabulary.encode(phrase)) is holds, phrase
+        assert topic.contains(vocabulary.encode(phrase)) is on_topic, phrase
 
 
 def test_the_share_is_that_of_the_windows(vocabulary: WordVocabulary, texts) -> None:
     topic = topic_of(*texts, vocabulary, commonest=2)
     tokens = texts[0].tokens.tolist()
-    every = [topic.holds(tokens[i : i + 3]) for i in range(len(tokens) - 2)]
+    every = [topic.contains(tokens[i : i + 3]) for i in range(len(tokens) - 2)]
     assert topic.share(texts[0], length=3) == pytest.approx(np.mean(every))
     assert topic.share(texts[1], length=3) == 0
 

@@ -5,14 +5,13 @@ import math
 import pytest
 import torch
 
-from reproduction.updates.beam_search import (
+from reproduction.updates.searches import (
     Beams,
     beam_search,
     best_children,
+    findings,
     group_beam_search,
-    halving_widths,
 )
-from reproduction.updates.searches import findings
 from tests.audits.update.conftest import every_phrase, naive_score
 from tests.tables import one_thread, other_bits, random_table
 from vestige.audits.update import pair as module
@@ -40,16 +39,16 @@ def test_a_full_beam_ranks_every_phrase(random_table, naive_score, every_phrase,
     torch.testing.assert_close(beam.gains.sum(1), beam.score)
 
 
-def test_a_beam_keeps_what_a_naive_beam_keeps(random_table, naive_score):
+def test_a_beam_equals_a_naive_beam(random_table, naive_score):
     before, after = random_table(2), random_table(3)
-    kept = [()]
+    best = [()]
     for width in (4, 2, 2):
-        grown = [(*phrase, token) for phrase in kept for token in range(5)]
-        kept = sorted(grown, key=lambda s: -naive_score(before, after, s))[:width]
+        grown = [(*phrase, token) for phrase in best for token in range(5)]
+        best = sorted(grown, key=lambda s: -naive_score(before, after, s))[:width]
 
     beam = beam_search(Pair.of(before, after, DIFFERENTIAL), [4, 2, 2])
 
-    assert [tuple(tokens) for tokens in beam.tokens.tolist()] == kept
+    assert [tuple(tokens) for tokens in beam.tokens.tolist()] == best
 
 
 def test_slices_do_not_change_the_result(random_table, monkeypatch):
@@ -77,7 +76,7 @@ def test_the_best_children_are_those_of_the_whole_table(random_table, monkeypatc
     assert torch.equal(children.parent * 12 + children.token, cell)
 
 
-def test_groups_split_the_first_tokens_and_search_apart(random_table):
+def test_groups_split_the_first_tokens(random_table):
     pair = Pair.of(random_table(8, 6), random_table(9, 6), DIFFERENTIAL)
     groups = group_beam_search(pair, [6, 36], groups=3)
     firsts = [set(beam.tokens[:, 0].tolist()) for beam in groups]
@@ -86,35 +85,31 @@ def test_groups_split_the_first_tokens_and_search_apart(random_table):
     assert gains == sorted(gains, reverse=True)
 
 
-def test_more_groups_than_first_tokens_are_one_a_token(random_table):
+def test_at_most_one_group_per_first_token(random_table):
     pair = Pair.of(random_table(8, 6), random_table(9, 6), DIFFERENTIAL)
     groups = group_beam_search(pair, [6, 36], groups=2**63)
     assert [len(set(beam.tokens[:, 0].tolist())) for beam in groups] == [1] * 6
 
 
-def test_the_beam_halves_down_to_its_floor():
-    assert halving_widths(16, 6, floor=3) == [16, 8, 4, 3, 3, 3]
-
-
-def test_equal_scores_stand_in_the_order_of_ids_on_every_processor(other_bits):
+def test_equal_scores_are_in_the_order_of_ids_on_every_processor(other_bits):
     """130 words, each as likely as nine others, in more than one block of cells."""
     places = torch.arange(130)
     rows = 1.0 + (places[:, None] * 7 + places) % 13
     before = TableModel(torch.full((130,), 1 / 130), torch.full((130, 130), 1 / 130))
     after = TableModel(rows[0] / rows[0].sum(), rows / rows.sum(1, keepdim=True))
     gains = (rows.double() / rows.sum(1, keepdim=True)).log() + math.log(130)
-    kept = [((), 0.0)]
+    best = [((), 0.0)]
     for width in (6, 50):
         grown = [
             ((*phrase, token), score + float(gains[phrase[-1] if phrase else 0, token]))
-            for phrase, score in kept
+            for phrase, score in best
             for token in range(130)
         ]
-        kept = sorted(grown, key=lambda one: -round(one[1], 9))[:width]
+        best = sorted(grown, key=lambda one: -round(one[1], 9))[:width]
     for seed in range(4):
         pair = Pair.of(other_bits(before, seed), other_bits(after, 9 - seed), SMOOTHED)
-        found = beam_search(pair, [6, 50]).tokens.tolist()
-        assert found == [list(phrase) for phrase, _ in kept]
+        tokens = beam_search(pair, [6, 50]).tokens.tolist()
+        assert tokens == [list(phrase) for phrase, _ in best]
 
 
 def test_a_full_beam_puts_the_best_phrase_first(random_table, naive_score, every_phrase):
@@ -124,13 +119,6 @@ def test_a_full_beam_puts_the_best_phrase_first(random_table, naive_score, every
     first = findings(pair, Beams(length=3, width=125))[0].phrase
     assert first.phrase == best
     assert first.score == pytest.approx(naive_score(before, after, best), abs=1e-5)
-
-
-def test_swapping_the_models_shows_what_a_deletion_reveals(random_table, naive_score, every_phrase):
-    before, after = random_table(0), random_table(1)
-    worst = min(every_phrase(5, 2), key=lambda s: naive_score(before, after, s))
-    pair = Pair.of(after, before, DIFFERENTIAL)
-    assert findings(pair, Beams(length=2, width=25))[0].phrase.phrase == worst
 
 
 def test_groups_are_the_beams(random_table):
