@@ -114,12 +114,12 @@ def spread(network):
 @pytest.mark.slow
 @torch.no_grad()
 def test_a_model_that_is_spread_over_devices_says_the_same(folder):
-    single, spread = load(folder), load(folder)
-    leaves = spread(spread.network)
-    adapter = add_lora(spread, rank=2).eval()
-    assert all(hasattr(spread.network.get_submodule(name), "_hf_hook") for name in leaves)
+    single, distributed = load(folder), load(folder)
+    leaves = spread(distributed.network)
+    adapter = add_lora(distributed, rank=2).eval()
+    assert all(hasattr(distributed.network.get_submodule(name), "_hf_hook") for name in leaves)
     rows, tokens = torch.tensor([1, 0, 0]), torch.tensor([[5, 9, 3], [2, 8, 7]])
-    for model in (spread, adapter):
+    for model in (distributed, adapter):
         states = [network.read(network.start(2), tokens)[rows] for network in (single, model)]
         logits = [
             network.logits(state) for network, state in zip((single, model), states, strict=True)
