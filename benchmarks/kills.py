@@ -60,7 +60,7 @@ QUICK = ("plant",)
 VERDICTS = (0, 1, 3)
 """Exit codes of success."""
 TIMES = {"created", "seconds", "tokens_per_second", "seconds_per_epoch", "peak_memory_mib"}
-TIMES |= {"command", "arguments", "plan"}
+TIMES |= {"command", "arguments", "plan", "files"}  # `files` are hashes over times
 LOGGED = ("step", "learning_rate")
 """What a line of a training's log has in any run; the loss is of the steps since a resume."""
 DATES = re.compile(rb"\d\d? [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC|\d{4}-\d\d-\d\dT[\d:+]+")
@@ -335,8 +335,8 @@ def _repeat(kind: str, folder: Path) -> None:
 
 
 def _names_file_and_remedy(line: str) -> bool:
-    parts = ("out", "File too large", "room")
-    return line.startswith("vestige: ") and all(part in line for part in parts)
+    named = line.startswith("vestige: ") and "out" in line and "File too large" in line
+    return named and ("room" in line or "Free space" in line)
 
 
 def races(run: Run) -> list[Row]:
