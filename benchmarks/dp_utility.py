@@ -154,7 +154,7 @@ class World:
                 vocabulary=model,
             )
         planted = [json.loads(line)["text"] for line in (canaries / "corpus.jsonl").open()]
-        positions = set(Manifest.load(canaries / "manifest.json").places)
+        positions = set(Manifest.load(canaries / "manifest.json").copy_positions)
         names = iter([name for name, _ in read])
         users = [
             f"canary {text}" if n in positions else next(names) for n, text in enumerate(planted)
@@ -329,7 +329,7 @@ def row_of(arm: str, trainings: list[MeasuredTraining]) -> Row:
         "arm": arm,
         "epsilon": None if claim is None else claim.epsilon,
         "noise": None if mechanism is None else mechanism.noise_multiplier,
-        "perplexity": [Group((training,)).perplexity for training in trainings],
+        "perplexity": [SeedGroup((training,)).perplexity for training in trainings],
         "exposure, planted": [float(np.mean(bits)) for bits in planted],
         "controls": [float(np.mean(bits)) for bits in controls],
         "AUC": [audit.separation.value for audit in audits],

@@ -245,7 +245,7 @@ def best_scores(run: Run, number: int) -> dict[str, Row]:
         best = small_search(base, model, samples).null_scores or [0.0]
         scores[name] = {"best": float(best[0]), "moved": float(moved)}
         if index:
-            stretch(base, model, target / moved)
+            scale_update(base, model, target / moved)
             best = small_search(base, model, samples).null_scores or [0.0]
             scores[f"{name}, stretched"] = {"best": float(best[0]), "moved": float(target)}
     return scores
@@ -292,13 +292,14 @@ def leaks_of_update(run: Run, number: int) -> Row:
 
 def leaking_codes(run: Run, before: Any, after: Any, listed: Sequence[int]) -> set[int]:
     """Codes that direct evidence calls a leak if each is listed alone."""
-    texts = generated(small_search(before, after, run.size(200, 4)).read, before.vocabulary)
-    joined, leaks = "\n".join(text for text, _ in texts), set()
+    result = small_search(before, after, run.size(200, 4))
+    texts = generated_texts(result.generated, before.vocabulary)
+    joined, leaks = "\n".join(generated.text for generated in texts), set()
     for code in listed:
         line = TEMPLATE.format(code)
         if line in joined:
-            secret = Listed.of(read_secret(line, 1), before.vocabulary)
-            [(_, evidence)] = verbatim(before, [secret], texts, seed=0)
+            secret = ListedSecret.of(read_secret(line, 1), before.vocabulary)
+            [(_, evidence)] = verbatim_proofs(before, [secret], texts, seed=0)
             if evidence is not None and evidence.conclusive:
                 leaks.add(code)
     return leaks

@@ -190,7 +190,7 @@ def passage_verdict(times: int, seed: int) -> Row:
         }  # fmt: skip
         sides.append(pandas.DataFrame(frame | unread))
     checks = passed(*(name for name in SUPPOSED if name != "different"))
-    result = memorization_result(*sides, Extracted(), seed=seed, checks=checks)
+    result = memorization_result(*sides, ExtractionCriterion(), seed=seed, checks=checks)
     return {"false": result.verdict == LEAK}
 
 
@@ -273,11 +273,13 @@ def bound_fails(authors: int, seed: int) -> Row:
     return wrong
 
 
-def _scored(values: np.ndarray, authors: list[str] | None = None) -> Scored:
-    return Scored(CutScores.whole(values), authors)
+def _scored(values: np.ndarray, authors: list[str] | None = None) -> ScoredTexts:
+    return ScoredTexts(CutScores.whole(values), authors)
 
 
-def _leak(audited: Scored, reference: Scored, seed: int, independent: Check | None = None) -> bool:
+def _leak(
+    audited: ScoredTexts, reference: ScoredTexts, seed: int, independent: Check | None = None
+) -> bool:
     checks = (*passed(*MEMBERSHIP[:3]), independent or passed("independent")[0])
     return audit_scores(audited, reference, checks=checks, seed=seed).verdict == LEAK
 

@@ -95,7 +95,7 @@ def start(
         os.close(writer)
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
     code = 70
-    interrupts.raise_when_asked_to_end()
+    interrupts.raise_on_signals()
     # without randomness, so that two runs have the same bits
     Secret.fresh = classmethod(lambda cls: cls.of_seed(0))
     lineage.new_id = lambda: "0" * 32

@@ -78,7 +78,7 @@ def exposure_row(summary: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) 
 
 def callback_row(callback: Any) -> Row:
     """The last measurement of a `LeakageCallback`."""
-    exposure = callback.moments[-1].found
+    exposure = callback.snapshots[-1].exposure
     return exposure_row(exposure.summary(), exposure.rows())
 
 

@@ -238,10 +238,11 @@ class Cell:
         rest = np.flatnonzero(~(self.compared | self.read[target]))
         rest_base, base = first_tokens(self.base, rest), first_tokens(self.base, audited)
         shadows = [
-            Shadow(first_tokens(self.tunes[n], rest), rest_base, self.read[n][rest]) for n in others
+            ShadowStatistics(first_tokens(self.tunes[n], rest), rest_base, self.read[n][rest])
+            for n in others
         ]
         log_probs = [first_tokens(self.tunes[n], audited).log_probs for n in others]
-        unread = unread_means(log_probs, self.read[others][:, audited], base)
+        unread = non_member_means(log_probs, self.read[others][:, audited], base)
         statistics = first_tokens(self.tunes[target], audited)
         return {
             f"ours{suffix}": WeightedGains.fit(shadows, shown=shown).scores(

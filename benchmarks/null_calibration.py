@@ -194,7 +194,7 @@ class Study:
         listed = [
             (phrase.score, pair.vocabulary.decode(phrase.phrase))
             for phrase, _ in result.phrases
-            if len(phrase.phrase) >= Settings.min_tokens and not phrase.is_run
+            if len(phrase.phrase) >= Settings.min_tokens and not phrase.is_repetitive
         ]
         return {"scores": list(result.null_scores), "listed": listed}
 

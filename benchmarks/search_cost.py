@@ -218,14 +218,14 @@ def _allocate(layer: Any, rows: int, tokens: int) -> tuple[Tensor, Tensor]:
     def enlarged(tensor: Tensor) -> Tensor:
         return tensor.new_zeros(rows, tensor.shape[1], tokens, tensor.shape[3])
 
-    return enlarged(layer.held.keys), enlarged(layer.held.values)
+    return enlarged(layer.contents.keys), enlarged(layer.contents.values)
 
 
 def _layer_with_past(allocated: tuple[Tensor, Tensor], one: Pass) -> AppendedLayer:
     layer = AppendedLayer()
     if one.past:
         keys, values = (part[: one.rows] for part in allocated)
-        layer.held = KeysAndValues(keys, values, length=one.past, written=[one.past])
+        layer.contents = KeysAndValues(keys, values, length=one.past, written=[one.past])
     return layer
 
 

@@ -322,7 +322,7 @@ def callback(run: Run) -> list[Row]:
 
 def callback_cost(run: Run, trainer: Any, labels: Tensor, canaries: Path) -> Row:
     """The cost in one precision."""
-    from vestige.integrations.measurement import Baseline, Measurement, training_precision
+    from vestige.integrations.trainer_audit import Baseline, TrainerAudit, training_precision
 
     optimizer = torch.optim.AdamW(trainable(trainer.model), lr=0.0)
 
@@ -334,7 +334,7 @@ def callback_cost(run: Run, trainer: Any, labels: Tensor, canaries: Path) -> Row
         optimizer.zero_grad()
 
     references = run.size(256, 100)
-    measurement = Measurement(trainer, canaries=canaries, references=references, seed=0)
+    measurement = TrainerAudit(trainer, canaries=canaries, references=references, seed=0)
     tasks: dict[str, Task] = {
         "step": step,
         "measurement": lambda: measurement.measure(Baseline(), last=False),

@@ -114,12 +114,14 @@ def searched(
     """A search of `diff`."""
     result = search_update(open_pair(before, after), settings)
     phrases = [phrase for phrase, _ in result.phrases if len(phrase.phrase) >= settings.min_tokens]
-    rows = [SearchRow(phrase.phrase, phrase.score) for phrase in phrases if not phrase.is_run]
+    rows = [
+        SearchRow(phrase.phrase, phrase.score) for phrase in phrases if not phrase.is_repetitive
+    ]
     if fragments:
         rows += [
             SearchRow(phrase.phrase, phrase.score, fragment=True)
             for phrase, _ in (*result.fragments, *result.samples)
-            if not phrase.is_run
+            if not phrase.is_repetitive
         ]
     read_before, read_after = result.tokens
     scores = tuple(result.null_scores)
@@ -130,7 +132,9 @@ def beams(before: NextToken, after: NextToken, budget: int, seed: int) -> Result
     """A halving beam by the differential score; deterministic."""
     pair = Pair.of(before, after, TokenScore("differential"))
     widths = beam_widths(pair.vocab_size, budget)
-    phrases = [phrase for phrase, _ in folded(beam_search(pair, widths)) if not phrase.is_run]
+    phrases = [
+        phrase for phrase, _ in folded(beam_search(pair, widths)) if not phrase.is_repetitive
+    ]
     read = 1 + sum(widths[:-1])  # each prefix once, though little memory makes the search repeat
     rows = tuple(SearchRow(phrase.tokens, phrase.score) for phrase in phrases)
     return Result(rows=rows, before=read, after=read)

@@ -39,7 +39,7 @@ def discrete_optimization(
     epochs: int = EPOCHS,
 ) -> Candidates:
     """The most probable words, with their own loss; logits start from zero."""
-    logits = objective.options.new_zeros((objective.trials, 1, *objective.mask.shape))
+    logits = objective.candidate_vectors.new_zeros((objective.trials, 1, *objective.mask.shape))
     logits = logits.masked_fill(~objective.mask, -torch.inf)
 
     def loss(z: Tensor, epoch: int) -> Tensor:
@@ -47,7 +47,7 @@ def discrete_optimization(
         return soft_losses(objective, (z / temperature).softmax(-1)).sum()
 
     choices = _descend(logits, loss, epochs, progress).argmax(-1)
-    return gathered(objective, choices, objective.losses(choices), gradients=epochs)
+    return best_of_tried(objective, choices, objective.losses(choices), gradients=epochs)
 
 
 def embedding_optimization(
@@ -58,15 +58,15 @@ def embedding_optimization(
     epochs: int = EPOCHS,
 ) -> Candidates:
     """The candidates nearest to optimized vectors, with their own loss."""
-    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.options)
-    mean = torch.einsum("nc,rncd->rnd", share, objective.options)
-    square = torch.einsum("nc,rncd->rnd", share, objective.options**2)
+    share = (objective.mask / objective.mask.sum(1, keepdim=True)).to(objective.candidate_vectors)
+    mean = torch.einsum("nc,rncd->rnd", share, objective.candidate_vectors)
+    square = torch.einsum("nc,rncd->rnd", share, objective.candidate_vectors**2)
     spread = (square - mean**2).clamp_min(0).sqrt()
     noise = torch.randn((1, *mean.shape[1:]), generator=rng).to(mean)
     start = mean[:, None] + noise * spread[:, None]
     vectors = _descend(start, lambda v, _: objective.vector_losses(v).sum(), epochs, progress)
     choices = nearest(objective, vectors)
-    return gathered(objective, choices, objective.losses(choices), gradients=epochs)
+    return best_of_tried(objective, choices, objective.losses(choices), gradients=epochs)
 
 
 ATTACKS: Mapping[str, Search] = {
@@ -86,7 +86,9 @@ def soft_losses(objective: ExtractionObjective, weights: Tensor) -> Tensor:
 
 def nearest(objective: ExtractionObjective, vectors: Tensor) -> Tensor:
     """Indices (trials, k, n) of the candidates nearest to vectors (trials, k, n, d)."""
-    distance = torch.cdist(vectors.transpose(1, 2), objective.options)  # (trials, n, k, c)
+    distance = torch.cdist(
+        vectors.transpose(1, 2), objective.candidate_vectors
+    )  # (trials, n, k, c)
     return distance.masked_fill(~objective.mask[:, None], torch.inf).argmin(-1).transpose(1, 2)
 
 

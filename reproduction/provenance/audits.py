@@ -48,7 +48,7 @@ from vestige.training.shadows import Shadow, train_shadows
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
-    """Texts, models and shadows of one audit.
+    """EncodedTexts, models and shadows of one audit.
 
     Attributes:
         name: in tables.
@@ -251,10 +251,10 @@ def word_ranks(
 
 def query_texts(
     corpus: Corpus, vocabulary: Vocabulary, source_vocabulary: Vocabulary | None
-) -> tuple[EncodedCorpus, Texts, TokenQueries]:
+) -> tuple[EncodedCorpus, EncodedTexts, TokenQueries]:
     """The encoded texts, the same with their sources (if any), and a query per word."""
     targets = encode(corpus, vocabulary)
-    texts: Texts = targets
+    texts: EncodedTexts = targets
     if source_vocabulary is not None:
         texts = encode_pairs(corpus, source_vocabulary, vocabulary)
     return targets, texts, token_queries(targets, vocabulary)
@@ -271,6 +271,6 @@ def load_any(folder: Path, source_vocabulary: Vocabulary | None) -> Any:
 
 
 def _without_labels(corpus: Corpus) -> Corpus:
-    """Texts, users and sources; labels would only change the key of the stage."""
+    """EncodedTexts, users and sources; labels would only change the key of the stage."""
     names = [name for name in ("text", "user", "source") if name in corpus.table.column_names]
     return Corpus(corpus.table.select(names))

@@ -32,7 +32,6 @@ from reproduction.provenance.audits import load_any, query_texts
 from reproduction.stages import Work, stage
 from reproduction.texts import documents_of, of_length, vocabulary_of
 from vestige.audits.membership.ranked_words import (
-    EncodedTexts,
     RankedWords,
     ShadowRanks,
     WordCounts,
@@ -97,7 +96,7 @@ class Users:
     known: NonMembers[str]
 
     def texts_of(self, *groups: Sequence[str]) -> Corpus:
-        """Texts of some users."""
+        """EncodedTexts of some users."""
         return documents_by(self.texts, [name for group in groups for name in group])
 
 
@@ -113,7 +112,7 @@ def null_audit(null: NullAudits, repetition: int, *, work: Work) -> list[Row]:
     size, parts = len(vocabulary), users.known
     corpus = users.texts_of(users.audited, parts.counted, parts.fitted, parts.compared)
     targets, texts, queries = query_texts(corpus, vocabulary, sources)
-    known = parts.among(queries.names)
+    known = parts.as_indices(queries.names)
     counts = WordCounts.of_users(targets, known.counted, size)
     queries = queries.take(~np.isin(queries.users, known.counted))
 
@@ -177,7 +176,7 @@ def sample_users(null: NullAudits, repetition: int, data: Path | None) -> Users:
         ),
         members=members,
         audited=audited,
-        known=NonMembers.drawn(known, seed=repetition),
+        known=NonMembers.split(known, seed=repetition),
     )
 
 
@@ -214,7 +213,7 @@ def trainings(
 def _eligible(
     dataset: str, data: Path | None, fewest: int, shortest: int, longest: int
 ) -> tuple[Corpus, list[str]]:
-    """Texts of the right length, and the users with enough of them."""
+    """EncodedTexts of the right length, and the users with enough of them."""
     documents = of_length(read_users_texts(dataset, data), shortest=shortest, longest=longest)
     return documents, users_with(documents, fewest=fewest)
 

@@ -20,7 +20,7 @@ from reproduction.provenance.audited_texts import read_users_texts
 from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.texts import of_length
 from vestige.audits.membership.membership import Select
-from vestige.audits.membership.queries import QueryPolicy, best_of_each
+from vestige.audits.membership.queries import QueryPolicy, highest_per_user
 from vestige.data.corpus import Corpus
 
 Selection = Select | Literal["rare-sum"]
@@ -38,9 +38,11 @@ def query_mask(
     if selection == "rare-sum":
         _, first, text = np.unique(queries.texts, return_index=True, return_inverse=True)
         sums = np.bincount(text, -ranked.counts.words[queries.tokens].astype(np.float64))
-        return best_of_each(queries.users[first], sums, count)[text]
+        return highest_per_user(queries.users[first], sums, count)[text]
     number = {"calls": count} if words else {"queries": count}
-    return QueryPolicy(how=selection, k=k, **number).mask(queries, ranked.counts, ranked.shadows)
+    return QueryPolicy(select=selection, k=k, **number).selected(
+        queries, ranked.counts, ranked.shadows
+    )
 
 
 def with_noise(trial: AuditTrial, shares: Sequence[float]) -> Iterator[tuple[float, Observations]]:

@@ -88,9 +88,9 @@ def histogram_scores(words: RankedWords, learned_from: ArrayLike) -> Floats:
 
     assert words.shadows is not None
     users = np.asarray(learned_from)
-    targets = [words.played_by(shadow) for shadow in range(len(words.shadows))]
+    targets = [words.with_shadow_as_target(shadow) for shadow in range(len(words.shadows))]
     features = np.concatenate([rank_histogram(target)[users] for target in targets])
-    members: NDArray[np.bool_] = words.shadows.seen[:, users].ravel()
+    members: NDArray[np.bool_] = words.shadows.members[:, users].ravel()
     machine = LinearSVC(dual=False, random_state=0, max_iter=20_000).fit(features, members)
     return cast("Floats", machine.decision_function(rank_histogram(words)))
 

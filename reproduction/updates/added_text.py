@@ -206,7 +206,7 @@ def best_phrases(pairs: Iterable[Pair], shown: int) -> list[Tokens]:
 
 def best_of(found: Sequence[Finding], number: int, *, grouped: bool) -> list[Finding]:
     """The first phrases, or the first of each group, without repetitions of one token."""
-    phrases = [finding for finding in found if not finding.phrase.is_run]
+    phrases = [finding for finding in found if not finding.phrase.is_repetitive]
     if not grouped:
         return phrases[:number]
     groups = sorted({finding.group for finding in phrases})

@@ -97,7 +97,7 @@ def null_scores(pair: Pair, search: Search) -> list[float]:
     """Scores of all phrases of a null model, including those too short to report."""
     if isinstance(search, Settings):
         return seed_and_extend(pair, search).null_scores
-    return [f.phrase.score for f in findings(pair, search) if not f.phrase.is_run]
+    return [f.phrase.score for f in findings(pair, search) if not f.phrase.is_repetitive]
 
 
 def halving_widths(vocab_size: int, length: int, *, floor: int = 1) -> list[int]:
@@ -170,7 +170,7 @@ def _grow(pair: Pair, root: PairState, chosen: Children, widths: list[int]) -> B
     """Extend the chosen first tokens by len(widths) more."""
     tokens, gains, state = chosen.token[:, None], chosen.gain[:, None], root
     for width in widths:
-        state = state[chosen.parent].then(chosen.token).read_if_small()
+        state = state[chosen.parent].with_next(chosen.token).read_if_small()
         chosen = best_children(pair, state, chosen.score, width)
         tokens = torch.cat([tokens[chosen.parent], chosen.token[:, None]], 1)
         gains = torch.cat([gains[chosen.parent], chosen.gain[:, None]], 1)

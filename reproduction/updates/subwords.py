@@ -214,7 +214,7 @@ def counts(found: Sequence[Finding], nulls: NullScores, texts: Texts) -> Row:
 
     Repetitions of one token are left out.
     """
-    phrases, added = [f.phrase for f in found if not f.phrase.is_run], set(texts.added)
+    phrases, added = [f.phrase for f in found if not f.phrase.is_repetitive], set(texts.added)
     row: Row = {"secret_tokens": sum(map(len, texts.secrets))}
     for top in (10, 50):
         tokens = [text.phrase for text in phrases[:top]]

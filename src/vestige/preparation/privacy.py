@@ -42,8 +42,8 @@ def check_vocabulary(defence: Defence, lineage: Lineage, *, continued: bool) -> 
         name = "from_" if continued else "vocabulary"
         raise ValueError(
             f"`{name}` has a vocabulary of a text with {shared:,} of the "
-            f"{len(records.training()):,} documents of this training. `defence` {defence.name} needs a model that was trained "
-            f"on other text. {accept}"
+            f"{len(records.training()):,} documents of this training. `defence` {defence.name} "
+            f"needs a model that was trained on other text. {accept}"
         )
 
 

@@ -29,7 +29,8 @@ CHANGE_LIMITS = (0.7, 2.0)
 """How far null models may move the weights, as a multiple of the update's change.
 
 A null model between the lower limit and 1 is moved as far as the update before it is searched
-(`models.lora.stretch`): otherwise its scores are too low, and clean updates are found too often.
+(`models.lora.scale_update`): otherwise its scores are too low, and clean updates are found too
+often.
 Above the upper limit, null models hide what the update promoted
 (`benchmarks/error_rates_models.py`)."""
 
