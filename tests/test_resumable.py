@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.data.writing import lock_directory
 from vestige.errors import RunError
 from vestige.monitor import SILENT
@@ -54,7 +54,7 @@ def test_an_interrupted_call_is_resumed_by_the_same_call(out, error):
         noted = [] if error is RuntimeError else [KEPT]
         assert getattr(stopped.value, "__notes__", [])[-1:] == noted
         assert names(out) == ["run.partial"]
-    told = Told()
+    told = RecordingMonitor()
     assert call(out, units=4, monitor=told) == [3]
     assert told.lines == [f"Resuming: 3 finished parts found in {out}.partial"]
     assert names(out) == ["run"]
@@ -170,7 +170,7 @@ def test_a_damaged_store_is_logged_and_recomputed(out):
         call(out, units=4, stop=3)
     file = out.with_name("run.partial") / FILE
     file.write_bytes(file.read_bytes()[:5000] + bytes(4000))
-    told = Told()
+    told = RecordingMonitor()
     assert set(call(out, units=4, monitor=told)) >= {3}
     assert "is damaged" in told.lines[0]
     assert names(out) == ["run"]

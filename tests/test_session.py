@@ -103,7 +103,7 @@ def test_the_record_has_verb_arguments_and_seed():
 
 def test_a_chosen_value_is_recorded():
     run = Session("count", {"top": None})
-    assert run.chosen(top=7) == 7
+    assert run.record_choice(top=7) == 7
     assert run.record()["arguments"] == {"top": 7}
 
 

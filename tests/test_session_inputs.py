@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.data.canaries.planting import manifest_file
 from vestige.data.canaries.texts import Canary, load_canaries, plant
 from vestige.data.canaries.utterances import load_secrets
@@ -117,7 +117,7 @@ def test_canaries_are_encoded_with_the_models_vocabulary(planted):
 
 
 def test_controls_with_unknown_words_are_left_out_and_counted(planted):
-    told = Told()
+    told = RecordingMonitor()
     _, found = load_canaries(planted, model(("red", "blue", "gate")).vocabulary, told)
     assert [canary.phrase for canary in found] == ["red blue", "gate red"]
     assert told.lines == ["1 of 2 controls left out: the model lacks their words"]

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige import store as store_module
 from vestige.errors import RunError
 from vestige.store import KEPT, Store
@@ -220,7 +220,7 @@ def test_damage_never_gives_wrong_values_or_crashes(path, whole):
     partly = 0
     for what, content in changed(whole, 7999):
         path.write_bytes(content)
-        told = Told()
+        told = RecordingMonitor()
         with Store(path, monitor=told) as store:
             found = {key: plain(value) for key, value in store.items()}
             assert found.items() <= known.items(), what
@@ -228,7 +228,7 @@ def test_damage_never_gives_wrong_values_or_crashes(path, whole):
             partly += 0 < len(found) < len(known)
             with store.transaction():
                 store.update(VALUES)
-        with Store(path, monitor=(told := Told())) as store:
+        with Store(path, monitor=(told := RecordingMonitor())) as store:
             assert plain({key: store[key] for key in VALUES}) == plain(VALUES), what
             assert not told.lines, what
     assert partly > 10, "what is intact in a damaged file is read"
@@ -238,7 +238,7 @@ def test_a_damaged_value_is_dropped_and_logged(path):
     with Store(path) as store:
         store.update({"a": "first " * 9, "b": "second " * 9})
     path.write_bytes(path.read_bytes().replace(b"second second", b"second sacond", 1))
-    told = Told()
+    told = RecordingMonitor()
     with Store(path, monitor=told) as store:
         assert list(store) == ["a"]
     assert told.lines == [
@@ -258,7 +258,7 @@ def test_a_foreign_file_is_replaced_unless_an_essential_key_is_lost(path, conten
         Store(path, essential="spent")
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-    told = Told()
+    told = RecordingMonitor()
     with Store(path, monitor=told) as store:
         store["a"] = 1
     assert len(told.lines) == 1
@@ -312,7 +312,7 @@ def test_an_invalid_schema_counts_as_damage(path, whole):
     assert b"tableworkwork" in whole
     for name in (b"tablewor\x85work", b"tableworkwor\x85"):
         path.write_bytes(whole.replace(b"tableworkwork", name))
-        told = Told()
+        told = RecordingMonitor()
         with Store(path, monitor=told) as store:
             assert len(store) in (0, len(VALUES))
         assert len(told.lines) == 1
@@ -344,7 +344,7 @@ def test_after_a_kill_reported_values_are_complete(path):
             time.sleep(lots.uniform(0, 0.1))
             process.send_signal(signal.SIGKILL)
             reported = [int(line) for line in process.stdout.read().splitlines()]
-        told = Told()
+        told = RecordingMonitor()
         with Store(path, monitor=told) as store:
             last = store["count"]
             assert last >= max(reported, default=0)
@@ -478,7 +478,7 @@ def test_an_identity_is_compared_by_name_and_quotes_no_text(path):
     with Store(path) as store:
         store.identify(first)
         store["a"] = 1
-    told = Told()
+    told = RecordingMonitor()
     with Store(path, monitor=told) as store:
         assert store.identity == first
         store.identify(first)
@@ -497,7 +497,7 @@ def test_work_without_its_identity_is_done_again(path):
         store.identify({"seed": 0})
         store["a"] = 1
         del store["\0identity"]
-    told = Told()
+    told = RecordingMonitor()
     with Store(path, monitor=told) as store:
         store.identify({"seed": 1})
         assert dict(store) == {}

@@ -70,12 +70,12 @@ Probability = Annotated[Number, Gt(0), Lt(1)]
 Seed = Annotated[int, Ge(0), Le(2**63 - 1), Parameter(converter=_parse_int, n_tokens=1)]
 
 
-def group(title: str, *, place: int = 5) -> Parameter:
-    """Help group of an option. Groups are sorted by place, then by title."""
-    return Parameter(group=Group(title, sort_key=place))
+def group(title: str, *, order: int = 5) -> Parameter:
+    """Help group of an option. Groups are sorted by order, then by title."""
+    return Parameter(group=Group(title, sort_key=order))
 
 
-DATA, RUN = group("Columns", place=8), group("Run", place=9)
+DATA, RUN = group("Columns", order=8), group("Run", order=9)
 
 Format = Annotated[str, DATA, Parameter(help="Format of the data; auto detects it.")]
 TextColumn = Annotated[str, DATA, Parameter(help="Column with the text.")]

@@ -152,7 +152,7 @@ def require_fit(weights: Path, build: "Callable[[], nn.Module]") -> None:
     _require_room_for_tensors(expected)
 
 
-def held_numbers(weights: Sequence[Path]) -> Counter[str]:
+def parameter_counts(weights: Sequence[Path]) -> Counter[str]:
     """Count the numbers in safetensors files by type ("F32", "BF16", ...)."""
     from safetensors import safe_open
 

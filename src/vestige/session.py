@@ -149,11 +149,11 @@ class Session:
         self.data[role] = corpus_record(source, corpus)
         return corpus
 
-    def lines(self, source: "str | PathLike[str] | Sequence[str]", *, one: str) -> list[str]:
+    def lines(self, source: "str | PathLike[str] | Sequence[str]", *, item: str) -> list[str]:
         """Read the lines of a UTF-8 text file, or list the texts of a sequence.
 
         Args:
-            one: what each line holds, such as "phrase", for messages.
+            item: what each line is, such as "phrase", for messages.
 
         Raises:
             DataError: the file cannot be read, is too large, or is not UTF-8.
@@ -161,16 +161,16 @@ class Session:
         from vestige.data.files import read_lines
 
         if isinstance(source, str | PathLike):
-            return read_lines(Path(source), item=one)
+            return read_lines(Path(source), item=item)
         return list(source)
 
-    def beside_out(self, name: str, folder: "str | PathLike[str] | None") -> Path | None:
+    def output_folder(self, name: str, folder: "str | PathLike[str] | None") -> Path | None:
         """`folder`, or OUT.name in the parent of `out`; None without both."""
         if folder is not None:
             return Path(folder)
         return None if self.out is None else self.out.with_name(f"{self.out.name}.{name}")
 
-    def chosen(self, **argument: Any) -> Any:
+    def record_choice(self, **argument: Any) -> Any:
         """Record the value that the verb chose for an argument; returns the value."""
         ((name, value),) = argument.items()
         self.arguments[name] = value

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige import exposure, extract, results
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.canaries.texts import Canary, load_canaries, plant
@@ -98,7 +98,7 @@ def test_a_file_that_cannot_be_measured_is_named(model, files):
 
 
 def test_controls_that_the_model_lacks_are_counted_in_the_log(model, manifest):
-    log = Told()
+    log = RecordingMonitor()
     found = extract(model, manifest, monitor=log)
     assert log.lines == ["1 of 3 controls left out: the model lacks their words"]
     assert log.tasks == ["completing canaries"]

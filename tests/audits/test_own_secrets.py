@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import vestige
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -155,7 +155,7 @@ def test_unmarked_words_are_accepted_and_never_a_leak(models, verb):
 def test_unusable_lines_are_named_and_skipped(models, tmp_path):
     file = tmp_path / "secrets.txt"
     file.write_text(f"{SAID}\n!!\n\n{{{{}}}}\n" + "7" * 300 + "\n")
-    found = vestige.exposure(models[1], file, references=400, monitor=(told := Told()))
+    found = vestige.exposure(models[1], file, references=400, monitor=(told := RecordingMonitor()))
     assert found.summary["skipped"] == 3
     notice = " ".join(told.lines)
     assert "Secrets not used: secret 2" in notice

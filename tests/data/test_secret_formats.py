@@ -6,7 +6,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.data.secrets.lines import read_own_secrets, read_secret
 from vestige.errors import DataError
 
@@ -182,7 +182,7 @@ def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
 
 def test_all_lines_are_read_before_unusable_ones_are_named():
     lines = ["the code is 4917", "", "!!", "THE CODE IS 4917", "{{}}", "the code is {{4917}}"]
-    monitor = Told()
+    monitor = RecordingMonitor()
     listed = read_own_secrets(lines, monitor=monitor)
     assert [secret.number for secret in listed.secrets] == [1]
     assert listed.repeated == 2

@@ -10,7 +10,7 @@ import pytest
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import vestige
-from tests.audits.told import sentences
+from tests.audits.stories import sentences
 from tests.docs.documents import REPOSITORY
 from tests.integrations.worlds import tokenizer
 from vestige.results import load

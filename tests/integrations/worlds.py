@@ -17,7 +17,7 @@ from transformers import (
 )
 
 import vestige
-from tests.audits.told import sentences
+from tests.audits.stories import sentences
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.integrations.leakage_callback import LeakageCallback

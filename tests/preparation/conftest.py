@@ -3,15 +3,15 @@
 import pytest
 
 from tests.cli.conftest import shell, tiny_encoder
+from tests.monitors import RecordingMonitor
 from tests.preparation.trainings import trained
-from tests.told import Told
 
 __all__ = ["shell", "tiny_encoder"]
 
 
 @pytest.fixture
 def told():
-    return Told()
+    return RecordingMonitor()
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.monitors import RecordingMonitor
 from tests.preparation.trainings import CORPUS
-from tests.told import Told
 from vestige.data.corpus import Corpus
 from vestige.data.division import ReadRecords
 from vestige.data.encoded import EncodedCorpus
@@ -222,7 +222,7 @@ def test_several_private_trainings_of_one_text_have_a_joint_epsilon(tmp_path, to
     joint = composed_epsilon([MECHANISM, MECHANISM], delta=1e-5, accountant="rdp")
     assert MECHANISM.epsilon(1e-5, "rdp") < joint < math.inf
     assert f"All 2 together have ε = {joint:.3g} at δ = 1e-5" in told.lines[0]
-    silent, plain = Told(), trained(tmp_path / "plain", "a")
+    silent, plain = RecordingMonitor(), trained(tmp_path / "plain", "a")
     for trainings in ([outs[0], plain], [plain, outs[0]], []):  # one promises nothing
         log_joint_guarantee(trainings, silent)
     assert silent.lines == []

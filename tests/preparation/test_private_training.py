@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from tests.monitors import RecordingMonitor
 from tests.preparation.trainings import PAIRS, SONGS
 from tests.preparation.trainings import trained as trained_on
-from tests.told import Told
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.division import hash_texts
@@ -36,7 +36,7 @@ SMALL = ModelOptions(layers=1, hidden_size=8)
 
 def train(out, data=OWN, **given):
     """A training of one epoch; it, and what was logged at its start and at its end."""
-    told = Told()
+    told = RecordingMonitor()
     training = TrainingOptions(epochs=1, batch_size=8, sequence_length=16)
     usual = {"model": ANY, "training": training, "hold_out": 0.0, "monitor": told}
     found = trained_on(out, data, **{**usual, **given})
@@ -191,7 +191,7 @@ def test_a_training_keeps_the_records_of_its_ancestors_and_its_ledger(place, tmp
 
 @pytest.mark.slow
 def test_several_private_trainings_have_a_joint_statement(place, tmp_path):
-    told = Told()
+    told = RecordingMonitor()
     train(tmp_path / "new", from_=place / "public", defence=PRIVATE, seeds=2, monitor=told)
     entries = [ledger(tmp_path / "new" / f"seed-{seed}")[-1] for seed in (0, 1)]
     said = " ".join(" ".join(told.lines).split())

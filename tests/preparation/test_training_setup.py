@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from tests.monitors import RecordingMonitor
 from tests.preparation.trainings import CORPUS, LINES, SMALL, SONGS, job
-from tests.told import Told
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.sources import planted_secrets
@@ -47,7 +47,7 @@ def prepared(tmp_path):
     def make(*, task="text", preset=None, texts=None, defence=NONE, start=None, seed=0, **more):
         options = {"model": ModelOptions(), "training": TrainingOptions(), **more}
         made = text_setup(
-            job(tmp_path / "out", Told(), start=start, seed=seed),
+            job(tmp_path / "out", RecordingMonitor(), start=start, seed=seed),
             texts or read_texts(CORPUS, hold_out=0.0), start,
             task=task, preset=preset, defence=defence, **options,
         )  # fmt: skip
@@ -223,7 +223,7 @@ def prepared_nlu(tmp_path):
 
     def make(parts=SPOKEN, *, start=None, **more):
         options = {"model": WIDE, "training": TrainingOptions(), "nlu": NluOptions(), **more}
-        session = job(tmp_path / "out", Told(), start=start)
+        session = job(tmp_path / "out", RecordingMonitor(), start=start)
         made = utterance_setup(session, parts, start, **options)
         return made.model, made.config
 

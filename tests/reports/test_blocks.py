@@ -3,7 +3,7 @@
 import pytest
 
 from tests.reports.parsed import Parsed
-from vestige.reports.blocks import LONG_TEXT, Bar, Cell, Table, bar, file_note, table
+from vestige.reports.blocks import LONG_TEXT, Bar, Cell, Table, audit_note, bar, table
 from vestige.reports.charts import intervals
 from vestige.reports.page import _templates
 from vestige.reports.words import interval
@@ -118,12 +118,12 @@ WORDS = {
     "models": {"target": "the model", "base": "its base"},
     "data": {"texts": "the texts", "used": "known ones"},
     "found": "Yes.",
-    "unsaid": ("Why.",),
+    "limits": ("Why.",),
 }
 
 
 def test_the_file_note_has_full_hashes_and_no_directory():
-    box = file_note(RUN, **WORDS)
+    box = audit_note(RUN, **WORDS)
     assert [name for name, _ in box.facts] == [
         "Question", "About the model", "About its base", "With the texts", "Made", "Finding",
     ]  # fmt: skip
@@ -133,6 +133,6 @@ def test_the_file_note_has_full_hashes_and_no_directory():
     assert "tuned" in told["About the model"]
     assert told["About its base"] == f"a model in memory, SHA-256 {HASHES['base']}"
     assert told["Made"] == "on 2026-01-02 by Vestige 0.1"
-    assert box.unsaid == ("Why.",)
+    assert box.limits == ("Why.",)
     assert not [text for text in told.values() if "ann" in text or "\x1b" in text]
-    assert file_note({}, **WORDS).facts == (("Question", "Whether."), ("Finding", "Yes."))
+    assert audit_note({}, **WORDS).facts == (("Question", "Whether."), ("Finding", "Yes."))

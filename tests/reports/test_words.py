@@ -15,7 +15,7 @@ from vestige.reports.disclosure import (
     redact,
     running_text,
 )
-from vestige.reports.words import pairs, value_text, words_of
+from vestige.reports.words import label_of, pairs, value_text
 
 # Words
 
@@ -79,7 +79,7 @@ def test_secrets_are_redacted_at_all_depths(value):
 def test_token_ids_are_hidden_and_counts_are_shown():
     assert value_text("tokens", [4, 2], show_secrets=False) == "hidden"
     assert value_text("tokens", 5000, show_secrets=False) == "5,000"
-    assert words_of("a\x1b[31m_b") == r"a\x1b[31m b"
+    assert label_of("a\x1b[31m_b") == r"a\x1b[31m b"
     assert value_text("path", "\u202eabc", show_secrets=True) == r"\u202eabc"
 
 

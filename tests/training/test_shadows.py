@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from tests.killing import environment
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, TrainingError
@@ -36,42 +37,31 @@ TRAINING = TrainingConfig(
 )
 
 FORKS = """
-import json, os, pickle, signal, sys
+import json, os, pickle, sys
 from pathlib import Path
 import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
+from tests.killing import kill_at
 from vestige.training import checkpoint, loop, shadows
 
 jobs = pickle.loads(Path(sys.argv[1]).read_bytes())
 log = Path(sys.argv[2])
-places = {
+calls = {
     "save": (checkpoint, "save"),
     "model": (loop, "save_model"),
     "record": (shadows, "write_text"),
     "recorded": (shadows, "_there"),
 }
 
-def dying(call, count):
-    def inner(*given, **named):
-        nonlocal count
-        count -= 1
-        if count == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*given, **named)
-    return inner
-
-def told(model, lesson, *, directory, learn=shadows.learn, **named):
+def logged(model, task, *, directory, learn=shadows.learn, **named):
     with log.open("a") as file:
         print(directory.name, (directory / "shadow.json").exists(), file=file)
-    return learn(model, lesson, directory=directory, **named)
+    return learn(model, task, directory=directory, **named)
 
 def child(moment):
     if os.fork():
         return
-    name, _, count = moment.partition(":")
-    if name in places:
-        where, what = places[name]
-        setattr(where, what, dying(getattr(where, what), int(count)))
-    shadows.learn = told
+    kill_at(moment, calls)
+    shadows.learn = logged
     try:
         shadows.train_shadows(jobs)
     except BaseException as error:
@@ -303,7 +293,7 @@ def test_four_shadows_killed_again_and_again_are_the_same_and_none_is_trained_tw
     script.write_text(FORKS)
     (tmp_path / "jobs").write_bytes(pickle.dumps(made))
     words = [sys.executable, script, tmp_path / "jobs", log, *MOMENTS, "+"]
-    done = subprocess.run(words, capture_output=True, text=True)
+    done = subprocess.run(words, capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
     ends = [json.loads(line) for line in done.stdout.splitlines()]
     # Two processes train the rest together: one of them waits.

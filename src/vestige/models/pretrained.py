@@ -14,7 +14,7 @@ import torch
 
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
-from vestige.memory import held_numbers, require_filled
+from vestige.memory import parameter_counts, require_filled
 from vestige.models.folders import gguf_file, pretrained_files
 from vestige.models.foreign_files import gguf_weights, require_sound
 from vestige.models.hugging_face import HuggingFaceLanguageModel
@@ -97,7 +97,7 @@ def read_pretrained(
         if problem is not None:
             raise ValueError(problem)
         if weights:
-            count = (gguf_weights(weights[0]) if gguf else held_numbers(weights)).total()
+            count = (gguf_weights(weights[0]) if gguf else parameter_counts(weights)).total()
             build = partial(kind.from_config, config)
             require_filled(count, build, dtype=dtype, device=device)
         device_map: Any = "balanced"

@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from vestige.arguments import ModelLike
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError, ModelError, VestigeError
-from vestige.memory import free_memory, held_numbers
+from vestige.memory import free_memory, parameter_counts
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import (
     ADAPTER_CONFIG,
@@ -76,7 +76,7 @@ def _on_disk(path: str | PathLike[str]) -> tuple[torch.dtype, int]:
     if not folder.exists():
         return _on_hub(str(path))
     gguf = gguf_file(folder)
-    counts = held_numbers(weight_files(folder)) if gguf is None else gguf_weights(gguf)
+    counts = parameter_counts(weight_files(folder)) if gguf is None else gguf_weights(gguf)
     return _HALF_TYPES.get(max(counts, key=counts.__getitem__), torch.float32), counts.total()
 
 

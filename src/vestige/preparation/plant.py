@@ -49,8 +49,8 @@ else:
 COPIES, CONTROLS, USER_CONTROLS, LENGTH = 10, 1, 100, 5
 """Defaults of `copies`, `controls`, `controls` with `per_user`, and `length`."""
 
-CANARIES = group("Canaries", place=1)
-UTTERANCES = group("Utterances (--task nlu)", place=2)
+CANARIES = group("Canaries", order=1)
+UTTERANCES = group("Utterances (--task nlu)", order=2)
 
 ONLY: dict[tuple[str, ...], tuple[str, ...]] = {
     ("text",): (

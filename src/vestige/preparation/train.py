@@ -36,7 +36,7 @@ from vestige.preparation.options import (
 from vestige.preparation.trained import REPEAT, RepeatedTraining, Trained
 from vestige.session import Session, verb
 
-MODEL, TRAINING = group("Model", place=2), group("Training", place=3)
+MODEL, TRAINING = group("Model", order=2), group("Training", order=3)
 Task = Literal["text", "next-word", "translation", "dialogue", "nlu"]
 PAIRS = ("translation", "dialogue")
 PAIR_COLUMNS = ("text", "user", "source_column")
@@ -74,8 +74,8 @@ def train(
     training: Annotated[TrainingOptions, TRAINING] = TrainingOptions(),
     validation: Annotated[TextLike | None, TRAINING, Parameter(metavar="DATA")] = None,
     hold_out: Annotated[Number | None, TRAINING] = None,
-    defence: Annotated[DefenceLike, group("Defence", place=4)] = None,
-    nlu: Annotated[NluOptions, group("With --task nlu", place=5)] = NluOptions(),
+    defence: Annotated[DefenceLike, group("Defence", order=4)] = None,
+    nlu: Annotated[NluOptions, group("With --task nlu", order=5)] = NluOptions(),
     format: Format = "auto",
     text: TextColumn = "text",
     user: UserColumn = None,
@@ -145,7 +145,7 @@ def train(
     reject_other_tasks(run, task, ONLY)
     chosen_defence = as_defence(defence)
     if defence is not None:
-        run.chosen(defence=as_options(chosen_defence))
+        run.record_choice(defence=as_options(chosen_defence))
     if seeds > 1:
         return _repeated(run, Path(out), seeds, resume)
     check_combinations(run)

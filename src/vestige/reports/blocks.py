@@ -241,27 +241,27 @@ class Listing:
     title: str
     facts: Facts
     key: str = ""
-    unsaid: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
 
-def file_note(
+def audit_note(
     run: Mapping[str, Any],
     *,
-    asked: str,
+    question: str,
     models: Mapping[str, str],
     data: Mapping[str, str],
-    found: str,
-    unsaid: Iterable[str],
+    finding: str,
+    limits: Iterable[str],
 ) -> Listing:
     """A note for a data-protection officer, with the full hashes of models and texts.
 
     Args:
         run: record of the run.
-        asked: the question.
+        question: of the audit.
         models: descriptions of the models by role in the record.
         data: descriptions of the texts by role in the record.
-        found: the answer.
-        unsaid: limits of the answer.
+        finding: the answer.
+        limits: limits of the answer.
     """
     versions = run.get("versions") or {}
     provenance = (f"on {str(run['created'])[:10]}" if run.get("created") else "") + (
@@ -269,17 +269,17 @@ def file_note(
     )
     model_records, text_records = run.get("models") or {}, run.get("data") or {}
     facts = (
-        ("Question", asked),
+        ("Question", question),
         *((f"About {name}", _model_text(model_records.get(role))) for role, name in models.items()),
         *((f"With {name}", _corpus_text(text_records.get(role))) for role, name in data.items()),
         ("Made", provenance.strip()),
-        ("Finding", found),
+        ("Finding", finding),
     )
     return Listing(
         title="For a data-protection officer",
         key=FILE_NOTE_PURPOSE,
         facts=tuple((name, printable(text)) for name, text in facts if text),
-        unsaid=tuple(unsaid),
+        limits=tuple(limits),
     )
 
 

@@ -17,7 +17,7 @@ from vestige.reports.blocks import Findings, Listing, Prose, Table
 from vestige.reports.charts import Figure
 from vestige.reports.disclosure import SECRET_OPTIONS, printable
 from vestige.reports.verdicts import NOT_CHECKED, NOTHING_MEASURED, Verdict, verdict_of_run
-from vestige.reports.words import Facts, Row, pairs, value_text, words_of
+from vestige.reports.words import Facts, Row, label_of, pairs, value_text
 from vestige.results import Run
 
 Block = Table | Figure | Findings | Prose | Listing
@@ -224,7 +224,7 @@ def _settings(run: Mapping[str, Any], *, show_secrets: bool) -> tuple[Listing | 
             tables.append(_sections_table(title, sections, show_secrets))
             sections = {}
         for name, facts in sections.items():
-            listing(title if name == title.lower() else f"{title}: {words_of(name)}", facts)
+            listing(title if name == title.lower() else f"{title}: {label_of(name)}", facts)
         if key == "configuration":
             settings.pop("seed", None)
         listing(title, settings)
@@ -324,7 +324,7 @@ def _rows(title: str, rows: Sequence[Row], show_secrets: bool) -> tuple[Table, .
     cells = [[value_text(k, row.get(k), show_secrets=show_secrets) for k in keys] for row in rows]
     table = Table(
         title=title,
-        columns=tuple(map(words_of, keys)),
+        columns=tuple(map(label_of, keys)),
         texts=sum(not numeric(key) for key in keys),
         rows=tuple(map(tuple, cells)),
     )

@@ -108,7 +108,7 @@ def pairs(facts: Mapping[str, Any], *, show_secrets: bool, left_out: str = "$^")
             ends = (value_text(key, end, show_secrets=show_secrets) for end in (low, high))
             interval_text = " to ".join(end.removesuffix(unit) for end in ends)
             text = f"{text.removesuffix(unit)} ({interval_text}){unit}"
-        entries.append((words_of(key), text))
+        entries.append((label_of(key), text))
     return tuple(entries)
 
 
@@ -118,11 +118,11 @@ def _is_shown_with_another(key: str, facts: Mapping[str, Any]) -> bool:
     return any(base != key and facts.get(base) is not None for base in bases)
 
 
-def words_of(key: str) -> str:
+def label_of(key: str) -> str:
     """A key in words.
 
     Example:
-        >>> words_of("least_p_value"), words_of("peak_memory_mib"), words_of("batch_size")
+        >>> label_of("least_p_value"), label_of("peak_memory_mib"), label_of("batch_size")
         ('smallest p-value', 'peak memory', 'batch size')
     """
     if key in _WORDS:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 
+from tests.killing import kill_at
 from vestige.audits.check import check, control, passages, report, secrets, work
 from vestige.cli import app
 from vestige.data import writing
@@ -28,19 +29,6 @@ CALLS = {
     "file": (writing.os, "replace"),
     "done": (Store, "clear"),
 }
-
-
-def dying(call, count):
-    """The function, which ends the process at its call of this number."""
-
-    def inner(*given, **named):
-        nonlocal count
-        count -= 1
-        if count == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*given, **named)
-
-    return inner
 
 
 def logging(write, place, log):
@@ -61,10 +49,7 @@ def ended(words, out, place):
     if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     Store.__setitem__ = logging(Store.__setitem__, place, open(f"{out}.keys", "a"))  # noqa: SIM115
-    name, _, count = place.partition(":")
-    if name in CALLS:
-        where, what = CALLS[name]
-        setattr(where, what, dying(getattr(where, what), int(count)))
+    kill_at(place, CALLS)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(f"{out}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), 2)
     code = 70

@@ -18,7 +18,7 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.table import TableModel
 
 SECRET = invented(0)
-TEXT = SECRET.places[0][1] + SECRET.value
+TEXT = SECRET.occurrences[0][1] + SECRET.value
 
 
 @pytest.fixture(scope="module")
@@ -179,5 +179,5 @@ def test_an_invented_secret_has_ten_digits_of_its_seed():
     for value in values:
         assert [len(part) for part in value.split(" ")] == [2, 4, 4]
         assert value.replace(" ", "").isdigit()
-    assert SECRET.places[0][0] == 0
-    assert SECRET.places[0][1].endswith(" is ")
+    assert SECRET.occurrences[0][0] == 0
+    assert SECRET.occurrences[0][1].endswith(" is ")

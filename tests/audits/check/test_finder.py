@@ -86,8 +86,8 @@ def test_secrets_are_in_order_of_risk_with_their_places():
     long = "x " * 300 + "call +1 212 736 5000"
     found = find_secrets([long, "mail a@b.org", "card 4111111111111111", "a@b.org"])
     assert [one.kind for one in found] == ["card", "phone", "e-mail"]
-    assert found[1].places == ((0, long[600 - 295 : 600] + "call "),)
-    assert found[2].places == ((1, "mail "), (3, ""))
+    assert found[1].occurrences == ((0, long[600 - 295 : 600] + "call "),)
+    assert found[2].occurrences == ((1, "mail "), (3, ""))
     assert find_secrets([]) == []
 
 
@@ -120,7 +120,7 @@ def test_repeats_go_around_riskier_values_and_what_others_have_is_no_secret(text
 
 def test_a_repeated_sequence_has_a_place_in_each_text_whatever_its_case():
     [found] = find_secrets(OTTER)
-    assert found.places == ((0, "Now, "), (1, ""), (2, ""))
+    assert found.occurrences == ((0, "Now, "), (1, ""), (2, ""))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -174,7 +174,7 @@ def test_hostile_texts_take_linear_time(piece):
     text = piece * (100_000 // len(piece))
     for one in find_secrets([text, f"{text}\ud800 kim@example.org"]):
         assert one.kind in RISK
-        assert all(len(before) <= 300 for _, before in one.places)
+        assert all(len(before) <= 300 for _, before in one.occurrences)
 
 
 @pytest.mark.slow

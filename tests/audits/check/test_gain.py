@@ -118,7 +118,7 @@ def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high(pair):
     table, numbers = naive_gains(model, base, VALUES), set()
     for place, value in enumerate(VALUES):  # each in turn is the secret
         others = VALUES[:place] + VALUES[place + 1 :]
-        secret = FoundSecret(value, "account", SECRET.places)
+        secret = FoundSecret(value, "account", SECRET.occurrences)
         gain = secret_gain(model, base, secret, others, first=4)
         expected = 4
         while expected < 20 and naive(table, [value, *others[:expected]])[1] <= 2:
@@ -151,7 +151,7 @@ def test_the_rank_of_a_secret_is_uniform_if_nothing_was_learned(pair):
     model, base = pair("lstm")
     ranks = []
     for place, value in enumerate(VALUES):
-        secret = FoundSecret(value, "account", SECRET.places)
+        secret = FoundSecret(value, "account", SECRET.occurrences)
         others = VALUES[:place] + VALUES[place + 1 :]
         ranks.append(secret_gain(model, base, secret, others, first=20)["rank"])
     assert all(sum(one <= rank for one in ranks) <= rank for rank in range(1, 22))
@@ -175,7 +175,7 @@ def test_what_the_base_generates_and_a_longer_number_are_not_counted(taught):
     gain = secret_gain(model, model, SECRET, [])
     assert (gain["rank"], gain["alternatives"], gain["score"]) == (1, 0, 0)
     assert (gain["greedy"], gain["tries"]) == (False, 3)
-    shorter = FoundSecret(VALUE[:-1], "account", SECRET.places)
+    shorter = FoundSecret(VALUE[:-1], "account", SECRET.occurrences)
     assert not secret_gain(model, base, shorter, [])["greedy"]
     nowhere = FoundSecret(VALUE, "account", ())
     gain = secret_gain(model, base, nowhere, ALTERNATIVES[:5], first=5)
@@ -195,7 +195,7 @@ def test_unknown_words_are_never_generated(taught):
 def test_long_contexts_and_values_are_cut(pair, kind):
     model, base = pair(kind)
     far = FoundSecret(VALUE, "account", ((0, "far away from here " * 90 + BEFORE[0]),))
-    long = FoundSecret("73 " * 100, "account", SECRET.places)
+    long = FoundSecret("73 " * 100, "account", SECRET.occurrences)
     for secret, others in ((far, ALTERNATIVES), (long, ["74 " * 100, "75 " * 90])):
         assert np.isfinite(secret_gain(model, base, secret, others)["score"])
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.audits.check.networks import network
-from tests.audits.told import sentences
+from tests.audits.stories import sentences
 from tests.cli.conftest import table_model
 from vestige.audits.check.inputs import base_of, read_texts, reject_equal, rendered, text_columns
 from vestige.claims import near_duplicates

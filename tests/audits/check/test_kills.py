@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.audits.check.conftest import SECRET, with_number
+from tests.killing import environment
 from vestige import results
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,9 @@ def killed(world, clean, tmp_path_factory):
     ]  # fmt: skip
     script = Path(__file__).with_name("killed.py")
     command = [sys.executable, script, json.dumps([*map(str, words)]), *PLACES]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, cwd=root, env=environment()
+    )
     assert done.returncode == 0, done.stderr
     return root, json.loads(done.stdout)
 

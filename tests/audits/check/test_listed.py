@@ -5,7 +5,7 @@ import re
 import pytest
 
 import vestige
-from tests.audits.told import sentences
+from tests.audits.stories import sentences
 from vestige.audits.check import listed
 from vestige.audits.check.listed import listed_secrets
 from vestige.data.corpus import Corpus
@@ -47,20 +47,20 @@ def read(secrets, trained=()):
 )
 def test_a_line_is_marked_or_has_a_format_or_is_the_secret(line, value, kind, before):
     [found], notes = read([line])
-    assert (found.value, found.kind, found.places) == (value, kind, ((-1, before),))
+    assert (found.value, found.kind, found.occurrences) == (value, kind, ((-1, before),))
     assert notes == ()
 
 
 def test_every_mark_and_every_format_of_a_line_is_a_secret():
     found, _ = read(["card {{4111 1111}}, code {{0042}}", "a@example.org or b@example.org"])
     assert [one.value for one in found] == ["4111 1111", "0042", "a@example.org", "b@example.org"]
-    assert found[1].places[0][1] == "card 4111 1111, code "
+    assert found[1].occurrences[0][1] == "card 4111 1111, code "
 
 
 def test_contexts_are_those_of_the_training_text():
     trained = ["x" * 400 + " code 4917.", "no", "14917 and 49170", "4917 twice: 4917"]
     [found], _ = read(["the code is {{4917}}"], trained)
-    assert found.places == ((0, ("x" * 400 + " code ")[-300:]), (3, ""))
+    assert found.occurrences == ((0, ("x" * 400 + " code ")[-300:]), (3, ""))
 
 
 def test_a_secret_counts_once_and_lines_that_cannot_be_used_are_numbered(tmp_path):
@@ -118,4 +118,4 @@ def test_planted_canaries_are_secrets_with_their_contexts(tmp_path):
     by_file, _ = read(planted / "manifest.json", texts)
     assert by_folder == by_file
     assert by_folder
-    assert all(one.places[0][0] >= 0 for one in by_folder)
+    assert all(one.occurrences[0][0] >= 0 for one in by_folder)

@@ -6,7 +6,7 @@ from scipy.stats import kstest
 
 import vestige
 from tests.audits.planted import MANIFEST
-from tests.audits.taught import taught, untaught
+from tests.audits.small_llama import taught, untaught
 from vestige.audits.exposure.secrets import ENOUGH, secret_exposure
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.secrets.lines import Secret, read_secret

@@ -9,7 +9,7 @@ import torch
 import vestige
 from tests.audits.passed import PASSED
 from tests.audits.planted import MANIFEST
-from tests.audits.taught import taught, untaught
+from tests.audits.small_llama import taught, untaught
 from vestige.audits.extraction.user_secrets import complete_secrets, completion_result
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.secrets.lines import read_secret

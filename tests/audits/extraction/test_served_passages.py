@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from tests.audits.told import Told, sentences
+from tests.audits.stories import sentences
 from tests.models.served import FAULTS, KEY, Served, Shifted, failing, network, serving
+from tests.monitors import RecordingMonitor
 from vestige import results
 from vestige.audits.extraction.extract import extract
 from vestige.audits.membership.membership import ShadowOptions
@@ -67,7 +68,7 @@ def test_a_server_gives_what_the_folder_gives(learned, tmp_path, server):
 @pytest.mark.slow
 def test_samples_are_from_no_more_tokens_than_are_shown(learned):
     model, seen = learned
-    log = Told()
+    log = RecordingMonitor()
     with serving(Shifted(model, most=5)) as url:
         result = extract(f"openai:{url}#small", seen, monitor=log, **{**SETTINGS, "top_k": 9})
     assert result.summary["top_k"] == 5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.audits.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.service import Service
@@ -98,7 +98,7 @@ class Recorded:
 
 
 def service(ask, folder, *, texts=MINE, policy=None, **options):
-    run = Session("membership", {}, store=Store(folder / "work.sqlite"), monitor=Told())
+    run = Session("membership", {}, store=Store(folder / "work.sqlite"), monitor=RecordingMonitor())
     target = remote_target(run, "m:ask", ask, OTHERS, QueryOptions())
     independent = Check("independent", "passed", "Texts differ.")
     read = UserTexts(texts=texts, reference=OTHERS, independent=independent)

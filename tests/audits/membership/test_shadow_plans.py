@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.audits.told import Told
+from tests.monitors import RecordingMonitor
 from vestige import results
 from vestige.audits.membership.membership import ShadowOptions
 from vestige.audits.membership.shadows import plan_record, plan_shadows
@@ -23,7 +23,7 @@ def target(config=OWN, path="nowhere", task="next-word"):
 
 
 def plan(one, log=None, seed=0, shadows=4, **options):
-    run = Session("membership", {}, device="cpu", seed=seed, monitor=log or Told())
+    run = Session("membership", {}, device="cpu", seed=seed, monitor=log or RecordingMonitor())
     return plan_shadows(run, ShadowOptions(**options), one, count=shadows)
 
 
@@ -71,7 +71,7 @@ def test_without_a_record_the_training_is_the_presets():
     ],
 )  # fmt: skip
 def test_the_training_is_the_targets_up_to_the_epoch_that_was_kept(trained, options, wanted, line):
-    log = Told()
+    log = RecordingMonitor()
     result = plan(trained(), log, **options).training
     assert (result.epochs, result.batch_size, result.learning_rate) == wanted
     assert log.lines == [line]

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from tests.audits.membership.made_texts import auc, audited
-from tests.audits.told import Told, sentences
+from tests.audits.stories import sentences
 from tests.models.served import KEY, Served, Shifted, network, serving
+from tests.monitors import RecordingMonitor
 from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.audits.membership.shadows import shadow_models
 from vestige.claims import NO_LEAK, UNDECIDED
@@ -57,7 +58,7 @@ def test_scores_are_those_of_the_model_without_the_first_token_and_no_text_is_se
     models, tmp_path
 ):
     target, base = models
-    served, log = Served(target), Told()
+    served, log = Served(target), RecordingMonitor()
     with serving(served) as url:
         at = f"openai:{url}#small"
         given = {"score": "log-ratio", "statistics": tmp_path}
@@ -137,7 +138,7 @@ def test_shadow_models_make_up_for_a_server_that_shows_five_tokens(tuned, tmp_pa
     mine = [*seen, *(index for index in range(100) if index not in seen)]
     given = {"base": base, "texts": texts.take(mine), "reference": texts.take(range(100, 260))}
     given["statistics"] = tmp_path / "kept"
-    log, result = Told(), {}
+    log, result = RecordingMonitor(), {}
     with serving(Shifted(model, most=5)) as url:
         at = f"openai:{url}#small"
         result["log-ratio"] = membership(at, score="log-ratio", monitor=log, **given)

@@ -4,7 +4,7 @@ import pytest
 
 import vestige
 from tests.audits.membership.made_texts import audited
-from tests.audits.told import sentences
+from tests.audits.stories import sentences
 from vestige.audits.membership.membership import ShadowOptions, membership
 from vestige.audits.membership.shadows import shadow_models
 from vestige.audits.membership.text_scores import zlib_score

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from tests.audits.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.audits.membership.membership import QueryOptions
 from vestige.audits.membership.queries import QueryPolicy
 from vestige.audits.membership.user_inputs import Target, UserInputs, parse_remote, remote_target
@@ -38,7 +38,7 @@ OTHERS, MINE = corpus_of(NAMES, seed=1), corpus_of(["ann", "bob"], seed=2)
 
 
 def session(**given):
-    return Session("membership", {}, device="cpu", **{"monitor": Told(), **given})
+    return Session("membership", {}, device="cpu", **{"monitor": RecordingMonitor(), **given})
 
 
 def parts_of(texts=MINE, reference=OTHERS):
@@ -56,7 +56,7 @@ def inputs_of(parts):
 def read(texts, reference, *, seed=0, log=None, **given):
     columns = {name: given.pop(name, usual) for name, usual in COLUMNS.items()}
     need_sources = given.pop("sources", False)
-    run = session(seed=seed, monitor=log or Told())
+    run = session(seed=seed, monitor=log or RecordingMonitor())
     run.arguments = {
         "texts": texts,
         "reference": reference,
@@ -77,7 +77,7 @@ def inputs():
 
 
 def test_texts_without_a_user_column_are_those_of_one_person(tmp_path):
-    log = Told()
+    log = RecordingMonitor()
     assert read(Corpus.from_texts(["a", "b"]), OTHERS, log=log).texts.users == ["me", "me"]
     assert any("count as one person's, 'me'" in line for line in log.lines)
     named = read(MINE, OTHERS, person="carla")
@@ -113,7 +113,7 @@ def test_random_users_share_the_reference_evenly_and_keep_its_order():
 
 
 def test_texts_without_a_user_are_left_out_and_counted():
-    log = Told()
+    log = RecordingMonitor()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
     result = read(mixed, OTHERS, log=log)
     assert (list(result.texts), result.texts.users) == (["red", "blue"], ["ann", "ann"])
@@ -128,7 +128,7 @@ def test_users_on_both_sides_are_refused_unnamed_and_shared_texts_count_once():
     with pytest.raises(DataError, match="1 user is in both `texts` and `reference`") as hidden:
         read(MINE + corpus_of(["p03"], seed=9), OTHERS)
     assert "p03" not in str(hidden.value)
-    log = Told()
+    log = RecordingMonitor()
     reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
     result = read(MINE, reference, log=log)
     assert (list(result.texts), list(result.reference)) == (list(MINE), list(OTHERS))

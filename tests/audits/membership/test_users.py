@@ -9,7 +9,7 @@ import pytest
 from tests.audits.chains import Chain
 from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import users
-from tests.audits.told import Told
+from tests.monitors import RecordingMonitor
 from vestige import results
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
@@ -190,7 +190,7 @@ def names_in(folder):
     return {path.name for path in folder.iterdir()}
 
 
-class Stop(Told):
+class Stop(RecordingMonitor):
     """A monitor that interrupts at the first line that contains some text, as Ctrl-C does."""
 
     def __init__(self, at):
@@ -234,7 +234,7 @@ def test_ranks_are_kept_and_belong_to_one_audit(model, tmp_path):
         audit(model, out=tmp_path / "out", alpha=0.2)
     with pytest.raises(RunError, match="other settings: texts"):
         audit(model, texts_of(["you"], seed=3), out=tmp_path / "out")
-    log = Told()
+    log = RecordingMonitor()
     result = audit(model, out=tmp_path / "out", monitor=log)
     assert "reading the texts" not in log.tasks
     assert result.rows == audit(model).rows
@@ -247,7 +247,7 @@ def test_shadow_models_are_kept_and_the_interruption_says_so(model, tmp_path):
     stop = Stop("trained shadow")
     assert interrupted(model, tmp_path / "out", monitor=stop, **options) == [KEPT]
     assert names_in(tmp_path) == {"out.partial", "out.shadows"}
-    log = Told()
+    log = RecordingMonitor()
     audit(model, out=tmp_path / "out", monitor=log, **options)
     assert sum("trained shadow" in line for line in log.lines) == 1
     assert names_in(tmp_path) == {"out", "out.shadows"}

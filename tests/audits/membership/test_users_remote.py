@@ -11,9 +11,9 @@ import pytest
 
 from tests.audits.membership.made_texts import audited, failed
 from tests.audits.membership.made_users import users
-from tests.audits.told import Told
 from tests.models.narrowed import narrow
 from tests.models.served import FAULTS, KEY, Served, failing, serving
+from tests.monitors import RecordingMonitor
 from vestige.audits.membership import service as service_module
 from vestige.audits.membership.service import CALLS_PER_WORD, server_cost
 from vestige.audits.update.diff import diff
@@ -89,7 +89,7 @@ def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
         return likeliest(contexts)
 
     monkeypatch.setattr(service_module, "SLOW_CALL", 0.01)
-    audit(slow, monitor=(log := Told()))
+    audit(slow, monitor=(log := RecordingMonitor()))
     assert any("The service has not answered for 0 s" in line for line in log.lines)
 
 
@@ -145,7 +145,7 @@ class OfWords(Served):
 
 @pytest.mark.slow
 def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model, tmp_path):
-    served, log = OfWords(model), Told()
+    served, log = OfWords(model), RecordingMonitor()
     given = {"timeout": 0.5, "attempts": 8, "out": tmp_path / "failing"}
     with serving(served) as url:
         result = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=log)

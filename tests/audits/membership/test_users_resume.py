@@ -8,6 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+from tests.killing import environment
 from vestige import results
 
 pytestmark = pytest.mark.slow
@@ -39,11 +40,12 @@ from vestige.data import writing
 from vestige.models.remote.client import Client
 from vestige.audits.membership.user_inputs import UserInputs
 from vestige.store import Store
+from tests.killing import kill_at
 from vestige.training import checkpoint, loop, shadows
 
-words, lots = json.loads(sys.argv[1]), random.Random(0)
-places = {
-    "answer": (Client, "_begun"),
+words, rng = json.loads(sys.argv[1]), random.Random(0)
+calls = {
+    "answer": (Client, "_begin_call"),
     "stored": (Store, "__setitem__"),
     "checkpoint": (checkpoint, "save"),
     "model": (loop, "save_model"),
@@ -55,29 +57,17 @@ places = {
     "rows": (parquet, "write_table"),
 }
 
-def dying(call, count):
-    def inner(*given, **named):
-        nonlocal count
-        count -= 1
-        if count == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return call(*given, **named)
-    return inner
-
-def told(model, lesson, *, directory, learn=shadows.learn, **named):
+def logged(model, task, *, directory, learn=shadows.learn, **named):
     with Path(os.environ["OUT"] + ".trained").open("a") as file:
         print(directory.name, (directory / "shadow.json").exists(), file=file)
-    return learn(model, lesson, directory=directory, **named)
+    return learn(model, task, directory=directory, **named)
 
 def child(out, moment):
     if pid := os.fork():
         return pid
     os.environ["OUT"] = out
-    name, _, count = moment.partition(":")
-    if name in places:
-        where, what = places[name]
-        setattr(where, what, dying(getattr(where, what), int(count)))
-    shadows.learn = told
+    kill_at(moment, calls)
+    shadows.learn = logged
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     try:
         code = command([*words, out])
@@ -92,7 +82,7 @@ for each in sys.argv[2:]:
     finished = Path(out, "run.json").exists()
     pid = child(out, moment)
     if moment.startswith("after:"):
-        time.sleep(lots.uniform(0, float(moment[6:])))
+        time.sleep(rng.uniform(0, float(moment[6:])))
         os.kill(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     # The three verdicts, or killed, or a finished audit, which is never overwritten.
@@ -137,7 +127,7 @@ def audits(folder, *moments):
     ]  # fmt: skip
     done = subprocess.run(
         [sys.executable, "-c", FORKS, json.dumps(words), *moments],
-        cwd=folder, capture_output=True, text=True, check=False,
+        cwd=folder, capture_output=True, text=True, check=False, env=environment(),
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.audits.told import sentences
+from tests.audits.stories import sentences
 from tests.models.served import KEY, Served, network, serving
 from vestige.audits.membership.membership import ShadowOptions
 from vestige.audits.membership.shadows import shadow_models

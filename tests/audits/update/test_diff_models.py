@@ -7,7 +7,7 @@ import shutil
 import pytest
 import torch
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige import diff
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
@@ -102,7 +102,7 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     network.resize_token_embeddings(len(tokenizer), 64, mean_resizing=False)
     after = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
     save_model(taught(after, f"<|user|>{SECRET}<|assistant|>"), tmp_path / "chat")
-    monitor, null = Told(), tmp_path / "null"
+    monitor, null = RecordingMonitor(), tmp_path / "null"
     result = searched(tmp_path / "before", tmp_path / "chat", null=null, monitor=monitor)
     assert best_of(result)
     assert result.summary["null_searches"] == 1
@@ -112,7 +112,7 @@ def test_an_update_that_added_tokens_is_searched(base, tmp_path):
 
 @pytest.mark.slow
 def test_an_update_with_another_end_token_is_searched(saved, tmp_path):
-    after, monitor = load_model(saved / "after"), Told()
+    after, monitor = load_model(saved / "after"), RecordingMonitor()
     tokenizer = after.vocabulary.tokenizer
     tokenizer.eos_token = tokenizer.convert_ids_to_tokens(7)
     save_model(after, tmp_path / "after")
@@ -136,7 +136,7 @@ def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
 
 
 def test_an_adapter_without_its_base_is_loaded_on_before(saved, tmp_path):
-    adapter, monitor = shutil.copytree(saved / "adapter", tmp_path / "adapter"), Told()
+    adapter, monitor = shutil.copytree(saved / "adapter", tmp_path / "adapter"), RecordingMonitor()
     config = adapter / "adapter_config.json"
     settings = json.loads(config.read_text())
     settings["base_model_name_or_path"] = str(tmp_path / "gone")

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from tests.told import Told
+from tests.monitors import RecordingMonitor
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 
@@ -44,7 +44,7 @@ def log_ratios(pair, tokens):
     ]
 
 
-class Log(Told):
+class Log(RecordingMonitor):
     """A monitor that also records every step of the searches."""
 
     def __init__(self):

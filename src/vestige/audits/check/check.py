@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from vestige.audits.check.work import Work
     from vestige.data.secrets.alternatives import FoundSecret
 
-TEXTS, TIME = group("Texts", place=1), group("Time", place=2)
+TEXTS, TIME = group("Texts", order=1), group("Time", order=2)
 DATA = Parameter(metavar="DATA")
 
 

@@ -31,7 +31,7 @@ def find_secrets(texts: Sequence[str], never: Sequence[str] = ()) -> list[FoundS
 
     Example:
         >>> found = find_secrets(["The password is hunter2.", "Write to kim@example.org!"])
-        >>> [(secret.value, secret.kind, secret.places) for secret in found]
+        >>> [(secret.value, secret.kind, secret.occurrences) for secret in found]
         [('hunter2', 'password', ((0, 'The password is '),)), \
 ('kim@example.org', 'e-mail', ((1, 'Write to '),))]
     """

@@ -121,7 +121,7 @@ def _contexts(
     longest = max(map(len, model.vocabulary.encode_batch(list(values))))
     limit = min(CONTEXT_TOKENS, _max_tokens(model) - _EXTRA_TOKENS - longest)
     contexts: dict[str, None] = {}
-    for _, before in secret.places:
+    for _, before in secret.occurrences:
         if len(contexts) == most:
             break
         ends = [before, *(before[blank.end() :] for blank in re.finditer(r"\s+", before))]

@@ -52,7 +52,7 @@ def listed_secrets(
     if unusable_lines:
         lines = ", ".join(map(str, unusable_lines))
         notes.append(f"Left out of --secrets: line {lines}. A secret has {limits}.")
-    absent = sum(secret.places[0][0] < 0 for secret in listed.values())
+    absent = sum(secret.occurrences[0][0] < 0 for secret in listed.values())
     if trained and absent:
         notes.append(f"{absent} of {len(listed)} listed secrets do not occur in --trained-on.")
     return tuple(listed.values()), tuple(notes)
@@ -61,10 +61,10 @@ def listed_secrets(
 def _lines(run: Session, secrets: Any) -> list[str]:
     """Lines of a list, or the phrases of planted canaries."""
     if not isinstance(secrets, str | PathLike):
-        return run.lines(secrets, one="secret")
+        return run.lines(secrets, item="secret")
     file = Path(secrets) / MANIFEST if Path(secrets).is_dir() else Path(secrets)
     if file.suffix != ".json":
-        return run.lines(file, one="secret")
+        return run.lines(file, item="secret")
     from vestige.data.canaries.texts import Manifest
 
     canaries = Manifest.load(file).canaries
@@ -86,7 +86,7 @@ def _secrets_of_line(line: str, location: str) -> Iterator[tuple[str, str, str]]
         kinds = {secret.value: secret.kind for secret in recognized}
         yield from ((value, kinds.get(value, "listed"), before) for value, before in marked)
     elif recognized:
-        yield from ((secret.value, secret.kind, secret.places[0][1]) for secret in recognized)
+        yield from ((secret.value, secret.kind, secret.occurrences[0][1]) for secret in recognized)
     elif plain:
         yield plain, "listed", ""
 

@@ -138,8 +138,8 @@ def _scored_secrets(work: "Work", step: Step) -> list[dict[str, Any]]:
         gain, space = _stored_gain(work, key, secret), work.alternatives.space(secret)
         rows.append({
             "group": group, "text": secret.value, "kind": secret.kind,
-            "row_number": secret.places[0][0] + 1 or None,  # a listed one may be in no text
-            "texts": len({text for text, _ in secret.places}), "space": space,
+            "row_number": secret.occurrences[0][0] + 1 or None,  # a listed one may be in no text
+            "texts": len({text for text, _ in secret.occurrences}), "space": space,
             "verbatim": gain["greedy"], "known": is_known(gain),
             "random": is_random(secret, space), **gain,
         })  # fmt: skip

@@ -146,7 +146,7 @@ class Work:
         found = dict.fromkeys(SHARES, False)
         for attempt in range(CONTROL_ATTEMPTS):
             secret = invented(self.run.seed + attempt)
-            text = f"{secret.places[0][1]}{secret.value}."
+            text = f"{secret.occurrences[0][1]}{secret.value}."
             until = self.deadline("control")
             with (
                 self.run.progress("training an invented secret into the model"),

@@ -79,7 +79,7 @@ def compare(
         utility_text,
     )
 
-    run.chosen(runs=as_arguments(runs))
+    run.record_choice(runs=as_arguments(runs))
     trainings = load_trainings(runs, device=run.device)
     names = [training.name for training in trainings]
     for index, training in enumerate(trainings):

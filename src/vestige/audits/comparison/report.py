@@ -9,7 +9,7 @@ from vestige.reports.blocks import Cell, Prose, Table, bar, table
 from vestige.reports.charts import ACCENT, INK, QUIET, Chart, Figure, alt, inline
 from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
-from vestige.reports.words import NOTHING, Row, pairs, percent, words_of
+from vestige.reports.words import NOTHING, Row, label_of, pairs, percent
 from vestige.results import Run
 
 _KEY = (
@@ -174,7 +174,7 @@ def _all_numbers(rows: Sequence[Row]) -> Table:
     """Every number with its interval, one column per training."""
     flat = [_flat(row) for row in rows]
     numbers = [dict(pairs(row, show_secrets=True, left_out=_IN_OTHER_TABLES)) for row in flat]
-    names = dict.fromkeys(words_of(key) for row in flat for key in row)
+    names = dict.fromkeys(label_of(key) for row in flat for key in row)
     columns = ("", *(printable(row["name"]) for row in rows))
     return Table(
         title="All numbers",

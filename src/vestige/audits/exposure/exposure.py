@@ -125,7 +125,7 @@ def of_canaries(
     warning = useless_model(model)
     phrases = None
     if candidates is not None:
-        phrases = run.lines(candidates, one="phrase")
+        phrases = run.lines(candidates, item="phrase")
         run.withhold(candidates=candidates)
     loaded = run.model("model", model)
     manifest, canaries = load_canaries(secrets, loaded.vocabulary, run.monitor)
@@ -135,7 +135,7 @@ def of_canaries(
             in_learned_context(loaded, manifest),
             canaries,
             seed=run.seed,
-            references=run.chosen(references=references or REFERENCES),
+            references=run.record_choice(references=references or REFERENCES),
             candidates=phrases,
             exact_budget=exact,
             progress=step,
@@ -176,7 +176,7 @@ def _of_secrets(
             secret_list,
             before=models.get("before"),
             seed=run.seed,
-            references=run.chosen(references=references or default),
+            references=run.record_choice(references=references or default),
             progress=step,
             monitor=run.monitor,
         )

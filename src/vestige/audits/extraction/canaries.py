@@ -164,7 +164,7 @@ def complete_canaries(
     loaded = run.model("model", model)
     sealed, canaries = load_canaries(manifest, loaded.vocabulary, run.monitor)
     run.data |= {"manifest": sealed.sha256, "planted": sealed.planted}
-    prefix = run.chosen(prefix=prefix or 1)
+    prefix = run.record_choice(prefix=prefix or 1)
     with run.progress("completing canaries") as step:
         completion = complete(
             in_learned_context(loaded, sealed), canaries, prefix=prefix, beam=beam, progress=step

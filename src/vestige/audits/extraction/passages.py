@@ -65,14 +65,14 @@ def extract_passages(run: Session, model: Any, texts: Any) -> Result:
         author=arguments["author"],
     )
     criterion = ExtractionCriterion(
-        prefix=run.chosen(prefix=arguments["prefix"] or 50),
+        prefix=run.record_choice(prefix=arguments["prefix"] or 50),
         suffix=arguments["suffix"],
         samples=arguments["samples"],
         probability=arguments["probability"],
         top_k=arguments["top_k"],
         temperature=arguments["temperature"],
     )
-    folder = run.beside_out("statistics", arguments["statistics"])
+    folder = run.output_folder("statistics", arguments["statistics"])
     with cached_outputs(folder, run.monitor) as outputs:
         read = _read_from_server if is_endpoint(model) else _read_locally
         reading = read(run, model, lists, criterion.top_k, outputs)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import isfinite
 from typing import Any
 
-from vestige.reports.blocks import Prose, Table, file_note, table
+from vestige.reports.blocks import Prose, Table, audit_note, table
 from vestige.reports.charts import intervals
 from vestige.reports.disclosure import printable
 from vestige.reports.report import Report
@@ -67,17 +67,17 @@ def passages_report(run: Run, *, show_secrets: bool) -> Report:
         f"{short:,} of {int(summary['texts']):,} texts are too short for a prefix and a passage: "
         "lower --prefix or --suffix."
     )
-    note = file_note(
+    note = audit_note(
         run.run,
-        asked="How much of the training texts can be extracted verbatim, compared with a "
+        question="How much of the training texts can be extracted verbatim, compared with a "
         "reference?",
         models={"target": "the model"},
         data={
             "texts": "texts stated to be in the training data",
             "reference": "texts stated not to be in the training data",
         },
-        found=" ".join((finding, *evidence)),
-        unsaid=LIMITS,
+        finding=" ".join((finding, *evidence)),
+        limits=LIMITS,
     )
     return Report(
         title="How much of these texts is extracted?",

@@ -43,8 +43,8 @@ ServiceTask = Literal["next-word", "translation", "dialogue"]
 
 TRAINING_OPTIONS = ("epochs", "batch_size", "sequence_length", "learning_rate")
 
-TEXTS, TEST = group("Texts", place=1), group("Test", place=2)
-SHADOWS, RUN = group("Shadow models", place=3), group("Run", place=9)
+TEXTS, TEST = group("Texts", order=1), group("Test", order=2)
+SHADOWS, RUN = group("Shadow models", order=3), group("Run", order=9)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from vestige.claims import UNDECIDED
-from vestige.reports.blocks import Prose, Table, file_note, table
+from vestige.reports.blocks import Prose, Table, audit_note, table
 from vestige.reports.charts import Figure, sorted_p_values, two_groups
 from vestige.reports.disclosure import disclose, disclose_names
 from vestige.reports.report import Report, lines
@@ -150,9 +150,9 @@ def _report(
     show_secrets: bool,
 ) -> Report:
     summary = run.summary
-    note = file_note(
+    note = audit_note(
         run.run,
-        asked=f"Whether {question} (a membership inference test).",
+        question=f"Whether {question} (a membership inference test).",
         models={
             "target": "the model",
             "base": f"its base, stated not to have seen the {unit.plural}",
@@ -162,8 +162,8 @@ def _report(
             "reference": "texts stated never to have been used",
             "used": "texts stated to have been used",
         },
-        found=" ".join(finding),
-        unsaid=(*LIMITS, *unit.limits),
+        finding=" ".join(finding),
+        limits=(*LIMITS, *unit.limits),
     )
     flags = (
         f"Flags control the false discovery rate at {percent(float(summary['rate']))}, an average "

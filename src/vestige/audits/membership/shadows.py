@@ -59,7 +59,7 @@ TRAINED_COUNT = "shadow models trained"
 @contextmanager
 def shadow_folder(run: "Session") -> Iterator[Path]:
     """The folder of shadow models; a temporary one if the run has no folder."""
-    if folder := run.beside_out("shadows", run.arguments["shadows"].shadow_dir):
+    if folder := run.output_folder("shadows", run.arguments["shadows"].shadow_dir):
         yield folder
     else:
         with TemporaryDirectory() as temporary:

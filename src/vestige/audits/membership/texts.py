@@ -69,10 +69,10 @@ def texts_membership(run: Session) -> Result:
     shadow_texts = lists.pop("shadow_texts", None)
     models = _open_models(run, model, base, nodes)
     score = choose_score(arguments["score"], models, has_shadow_texts=shadow_texts is not None)
-    run.chosen(score=score)
+    run.record_choice(score=score)
     lists["reference"], held_out = hold_out(score, lists["reference"], seed=run.seed)
     with ExitStack() as stack:
-        folder = run.beside_out("statistics", arguments["statistics"])
+        folder = run.output_folder("statistics", arguments["statistics"])
         outputs = stack.enter_context(cached_outputs(folder, run.monitor, nodes))
         local = models.local if isinstance(models, ServedTexts) else models
         audited = AuditedTexts(lists, models.readings(lists, outputs), local, outputs)

@@ -87,7 +87,7 @@ def users_membership(run: "Session") -> Result:
     inputs = UserInputs.of(target, texts, policy, has_base=snapshots is not None)
     inputs.require_enough(alpha)
     caches = snapshots is not None or isinstance(remote, EndpointAddress)
-    folder = run.beside_out("statistics", arguments["statistics"]) if caches else None
+    folder = run.output_folder("statistics", arguments["statistics"]) if caches else None
     with cached_outputs(folder, run.monitor) as outputs:
         if snapshots is not None:
             _identify(run, inputs, alpha, None)

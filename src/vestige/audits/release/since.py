@@ -20,7 +20,7 @@ from vestige.reports.disclosure import printable
 from vestige.reports.quantities import QUANTITIES, Measured, measured
 from vestige.reports.report import guarded, report_of
 from vestige.reports.verdicts import verdict_word
-from vestige.reports.words import Row, listed, words_of
+from vestige.reports.words import Row, label_of, listed
 from vestige.results import Run
 
 WITHOUT_INTERVAL = ("completed", "perplexity")
@@ -234,5 +234,5 @@ def _equal(new: Any, old: Any) -> bool:
 
 def _in_words(name: str, new: Any, old: Any) -> str:
     if all(isinstance(x, int | float) and not isinstance(x, bool) for x in (new, old)):
-        return f"{words_of(name)} {old:g} then and {new:g} now"
-    return words_of(name)
+        return f"{label_of(name)} {old:g} then and {new:g} now"
+    return label_of(name)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from math import isnan
 
 from vestige.claims import NO_LEAK, UNDECIDED
-from vestige.reports.blocks import Prose, Table, file_note, table
+from vestige.reports.blocks import Prose, Table, audit_note, table
 from vestige.reports.charts import Figure, two_groups
 from vestige.reports.disclosure import printable
 from vestige.reports.report import Report, lines
@@ -67,13 +67,13 @@ def unlearning_report(run: Run, *, show_secrets: bool) -> Report:
             _chart(deleted, reference),
             _text_table(rows["deleted"], reference, show_secrets=show_secrets),
             Prose(title="Next", lines=(NEXT,)),
-            file_note(
+            audit_note(
                 run.run,
-                asked=question,
+                question=question,
                 models=MODELS,
                 data=DATA,
-                found=" ".join((answer, *evidence)),
-                unsaid=LIMITS,
+                finding=" ".join((answer, *evidence)),
+                limits=LIMITS,
             ),
             Prose(title="Method", lines=(METHOD,)),
         ),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXCERPT = 200
 """Characters of a deleted text that a run saves."""
 
-TEXTS, TEST, RUN = group("Texts", place=1), group("Test", place=2), group("Run", place=9)
+TEXTS, TEST, RUN = group("Texts", order=1), group("Test", order=2), group("Run", order=9)
 
 
 @verb
@@ -98,7 +98,7 @@ def unlearning(
     models = {"before": before, "after": after}
     if retrained is not None:
         models["retrained"] = retrained
-    with cached_outputs(run.beside_out("statistics", statistics), run.monitor) as outputs:
+    with cached_outputs(run.output_folder("statistics", statistics), run.monitor) as outputs:
         readings = _read(run, models, lists, remote, outputs)
     of_deleted, of_reference = readings.statistics["deleted"], readings.statistics["reference"]
     units = lists.units["deleted"], lists.units["reference"]

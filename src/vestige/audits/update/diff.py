@@ -30,8 +30,8 @@ from vestige.preparation.options import LearningOptions
 from vestige.results import Result
 from vestige.session import Session, verb
 
-VERDICT, CONTEXT = group("Verdict", place=1), group("Context", place=2)
-SEARCH, TRAINING = group("Search", place=3), group("Null models", place=4)
+VERDICT, CONTEXT = group("Verdict", order=1), group("Context", order=2)
+SEARCH, TRAINING = group("Search", order=3), group("Null models", order=4)
 
 NULLS, BUDGET = 19, 20_000
 
@@ -137,7 +137,7 @@ def diff(
                 size=size, length=length, min_length=min_length)  # fmt: skip
         from vestige.audits.update.rank import phrase_tokens, rank_of_phrase
 
-        budget = run.chosen(budget=budget or BUDGET)
+        budget = run.record_choice(budget=budget or BUDGET)
         models = run.snapshots(before=before, after=after).models
         tokens = phrase_tokens(phrase, models["before"], models["after"])
         earlier, later = (models[role] for role in roles)
@@ -162,7 +162,7 @@ def diff(
         if clean is not None:
             from vestige.audits.update.null_models import train_null_models
 
-            number = run.chosen(nulls=nulls or NULLS)
+            number = run.record_choice(nulls=nulls or NULLS)
             columns = {"format": format, "text": text, "limit": limit}
             null = stack.enter_context(
                 train_null_models(

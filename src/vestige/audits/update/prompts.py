@@ -72,7 +72,7 @@ def read_prompts(
     file = Path(prompts)
     if file.suffix.lower() in TABLES or file.is_dir():
         return (*texts, *run.corpus("prompts", file))
-    return (*texts, *(line for line in run.lines(file, one="prompt") if line.strip()))
+    return (*texts, *(line for line in run.lines(file, item="prompt") if line.strip()))
 
 
 def find_prompts(

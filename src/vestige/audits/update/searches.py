@@ -68,7 +68,7 @@ class Searches:
             size = size_for(seconds, self.settings, self.pair, self.prompts, step_seconds)
         size = 1.0 if size is None else float(size)
         if self.minutes is not None:
-            run.chosen(size=size)
+            run.record_choice(size=size)
         settings = self.settings.scaled(size)
         self._identify_store(settings, size)
         tokens = tokens_of(settings, self.pair, self.prompts)

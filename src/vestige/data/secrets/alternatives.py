@@ -59,13 +59,13 @@ class FoundSecret:
     Attributes:
         value: the secret itself.
         kind: such as "card", or "listed".
-        places: for each text with the value, (index of the text or -1, end of the text before its
-            first occurrence).
+        occurrences: for each text with the value, (index of the text or -1, end of the text
+            before its first occurrence).
     """
 
     value: str
     kind: str
-    places: tuple[tuple[int, str], ...]
+    occurrences: tuple[tuple[int, str], ...]
 
 
 class Alternatives:
@@ -162,7 +162,7 @@ class Alternatives:
 
 def _recognized_parts(secret: FoundSecret) -> list[Part]:
     """Parts with a format of `kinds`: the whole value, or parts of a sentence."""
-    value, before = secret.value, secret.places[0][1] if secret.places else ""
+    value, before = secret.value, secret.occurrences[0][1] if secret.occurrences else ""
     named = [_NAMED[secret.kind]] if secret.kind in _NAMED else []
     for part in (*whole_parts(value, _PHONE_CUE, named), *whole_parts(value, before)):
         if part.size > 1:

@@ -3,7 +3,7 @@
 from contextlib import nullcontext
 
 
-class Told:
+class RecordingMonitor:
     """The lines that a monitor was given, and the names of its tasks."""
 
     def __init__(self):

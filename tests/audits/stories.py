@@ -1,10 +1,6 @@
-"""Texts of one kind, and a monitor that remembers what it showed."""
+"""Invented texts of one kind."""
 
 import numpy as np
-
-from tests.told import Told
-
-__all__ = ["Told", "sentences"]
 
 FIRST, SECOND = ("She", "he", "Anna", "Ben", "they"), ("saw", "Met", "called", "left", "helped")
 THIRD = ("Carl", "Dora", "Emil", "Frida", "Gus", "Hedda", "Ivan", "Jo", "Kai", "Lou")
