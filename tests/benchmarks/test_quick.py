@@ -18,6 +18,7 @@ SECONDS = {
     "interval_coverage": ["compare"],
     "measured_epsilon": ["kinds", "simulated"],
     "null_calibration": ["simulated"],
+    "reading_cost": ["ranks", "statistics"],
     "search_cost": ["words", "subwords"],
     "training_steps": ["lstm", "regularizers", "callback"],
 }
