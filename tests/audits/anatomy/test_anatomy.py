@@ -132,6 +132,17 @@ def test_means_by_frequency_equal_a_loop_over_words(model):
             assert find(result, "means", name, group, "rank").n == len(inside)
 
 
+def test_the_same_words_are_those_of_both_texts(model):
+    result, place = plain(model), places()
+    last = math.ceil(0.2 * len(place))
+    tokens = {name: [word[1] for word in by_word(model, texts)] for name, texts in BOTH.items()}
+    for name, other in (("seen", "unseen"), ("unseen", "seen")):
+        shared = [token for token in tokens[name] if token in set(tokens[other])]
+        frequent = sum(place[token] <= last for token in shared)
+        for group, n in (("frequent", frequent), ("rest", len(shared) - frequent)):
+            assert find(result, "means", name, f"{group}, same words", "rank").n == n
+
+
 def test_bins_have_the_mean_ranks_of_their_words(model):
     result, place, words = plain(model, bins=4), places(), by_word(model, UNSEEN)
     rows = rows_of(result, "ranks", text="unseen", measure="rank")
@@ -282,6 +293,11 @@ def test_ablation_equals_zeros_before_the_output_layer(lstm):
                 same(find(result, "ablation", "seen", group, measure, start=share), value)
         difference = find(result, "ablation", "seen", "frequent - rest", "accuracy", start=share)
         same(difference, accuracies["frequent"] - accuracies["rest"])
+        numbers = [
+            find(result, "ablation", "seen", group, "accuracy", start=share).n
+            for group in ("frequent", "rest")
+        ]
+        assert difference.n == min(numbers)
 
 
 def test_kept_accuracy_and_lost_ranks_are_relative_to_the_complete_model(lstm):

@@ -71,6 +71,16 @@ def test_the_ends_of_fiellers_interval_solve_its_equation():
         assert rest.value**2 / spread == pytest.approx(stats.t.isf(0.025, 24) ** 2)
 
 
+def test_the_p_value_pays_for_both_directions():
+    before, after = seeded(3, 1.5, 0.5)
+    test = verify(before, after).claim.test
+    smaller = min(after.p_value(seed=0), after.p_value(seed=0, less=True))
+    assert test.p == pytest.approx(2 * smaller)
+    assert test.least == pytest.approx(2 / (knowledge.PERMUTATIONS + 1))
+    few = verify(*seeded(3, 1.5, 0.5, count=(2, 3)))  # five texts divide in ten ways
+    assert few.claim.test.least == pytest.approx(2 / 10)
+
+
 def test_a_remaining_share_needs_two_texts_on_each_side():
     one, two = (seeded(3, 50.0, 20.0, count=(n, 60), hardness=0.1) for n in (1, 2))
     assert remaining_share(*one) is None
