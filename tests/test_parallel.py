@@ -101,7 +101,7 @@ def test_a_call_is_retried_after_its_worker_died(address, tmp_path):
 
     first, second = str(tmp_path / "first"), str(tmp_path / "second")
     assert list(map_cluster(dies_until, [(first, 2)], address=address, retries=1)) == [2]
-    with pytest.raises(ClusterError, match="lost with its worker, 2 times"):
+    with pytest.raises(ClusterError, match="lost its worker 2 times"):
         list(map_cluster(dies_until, [(second, 9)], address=address, retries=1))
     assert Path(second).read_text() == "xx"
 

@@ -45,7 +45,7 @@ verbs/report: run = diffed, diff-run = diffed, exposure-run = measured, last-rel
 verbs/train: public = model, other = model, gpt2-folder = gpt, bert-folder = bert
 verbs/train: planted = planted, planted --task nlu = spoken
 verbs/unlearning: before = model, after = update, anew = null
-reproduction/private-utility: DIR/comparison = diffed
+reproduction/private-utility: DIR/twice/comparison = diffed
 """
 TAKEN: dict[str, dict[str, str]] = {}
 for _line in _TAKEN.strip().splitlines():

@@ -114,10 +114,10 @@ RUN = {
     "data": {"texts": {"path": "mine.jsonl", "documents": 40, "sha256": HASHES["texts"]}},
 }
 WORDS = {
-    "asked": "Whether.",
+    "question": "Whether.",
     "models": {"target": "the model", "base": "its base"},
     "data": {"texts": "the texts", "used": "known ones"},
-    "found": "Yes.",
+    "finding": "Yes.",
     "limits": ("Why.",),
 }
 

@@ -121,7 +121,7 @@ def test_the_nearest_candidate_is_nearest_by_euclidean_distance():
     result = nearest(objective, vectors)[0].tolist()
     for start in range(4):
         for position, size in enumerate(objective.sizes):
-            distance = (objective.options[0, position, :size] - vectors[0, start, position]).norm(
-                dim=1
-            )
+            distance = (
+                objective.candidate_vectors[0, position, :size] - vectors[0, start, position]
+            ).norm(dim=1)
             assert result[start][position] == distance.argmin().item()
