@@ -82,7 +82,7 @@ def word_pair(vocabulary: int, hidden: int) -> Pair:
 
 @torch.no_grad()
 def products(pair: Pair, widths: Sequence[int]) -> None:
-    """The matrix products of reading and scoring so many prefixes per step with both models."""
+    """The matrix products of reading and scoring a number of prefixes per step with both models."""
     most = next(iter(pair.slices(max(widths)))).stop
     out = torch.empty(most, pair.vocab_size)
     for model in (pair.before.model, pair.after.model):

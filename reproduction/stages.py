@@ -198,7 +198,7 @@ class Work:
         return call.key
 
     def _with_results(self, value: Any) -> Any:
-        """An argument with finished calls in place of calls."""
+        """An argument, with calls replaced by finished ones."""
         if isinstance(value, Call):
             return self._finished(value)
         if isinstance(value, Mapping):

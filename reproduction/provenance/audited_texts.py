@@ -46,7 +46,7 @@ class AuditedText:
     Attributes:
         dataset: one of `TASKS`; the grammars are generated for tests.
         members, others: audited users, in and not in the target's training.
-        reference: non-members that shadows are trained on, and some of whom set the expectation.
+        reference: non-members. Shadows are trained on them, and some set the expectation.
         compared: other non-members, with whom p-values compare the audited.
         each: texts of a user.
         shortest, longest: words of a text.

@@ -82,7 +82,7 @@ def decide(observed: Observations, method: Method, *, k: int) -> tuple[Floats, N
 def histogram_scores(words: RankedWords, learned_from: ArrayLike) -> Floats:
     """(u,) the paper's scores of users: distances to the machine's plane, above 0 for members.
 
-    The machine learns from users of whom each shadow model was trained on about half.
+    The support vector machine learns from users. Each shadow model was trained on about half.
     """
     from sklearn.svm import LinearSVC
 

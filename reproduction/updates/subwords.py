@@ -67,8 +67,8 @@ SCORES = {
 }
 
 ADAPTED = ("c_attn", "c_proj", "c_fc", "wte", "lm_head")
-"""The layers with a LoRA adapter. With adapters on the blocks alone, so small a model hardly learnt
-the secrets: its fixed embeddings know too few words."""
+"""Layers with a LoRA adapter. With adapters on the blocks alone, this small model learned few
+secrets, because its fixed embeddings know too few words."""
 
 FIRST = TrainingConfig(
     seed=0,
@@ -90,7 +90,7 @@ class Learning:
     Attributes:
         width: GPT-2's hidden size.
         first, second: trainings of the two snapshots.
-        adapter: training of a LoRA adapter in place of the second snapshot.
+        adapter: training of a LoRA adapter instead of the second snapshot.
         lora_rank: its rank.
     """
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vestige.data.corpus import Corpus
 from vestige.data.division import (
     BYTES,
-    NOBODY,
+    UNKNOWN_USER,
     ReadRecords,
     among,
     divide,
@@ -205,7 +205,7 @@ def test_records_are_hashes_of_texts_and_users():
     assert READ.records.tolist() == hash_texts(["a", "b", "a", "c"]).tolist()
     assert READ.held_out.tolist() == [False, False, False, True]
     ann, bob = (name.tobytes() for name in hash_texts(["ann", "bob"]))
-    assert [row.tobytes() for row in READ.users] == [ann, NOBODY, bob, ann]
+    assert [row.tobytes() for row in READ.users] == [ann, UNKNOWN_USER, bob, ann]
     assert len(READ.training()) == 3
     assert len(READ.validation()) == 1
 

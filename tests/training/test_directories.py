@@ -24,7 +24,7 @@ from vestige.training.directory import (
     LOG,
     RECORDS,
     check_repeats,
-    claimed,
+    lock_training,
     log_lines,
     open_directory,
 )
@@ -39,7 +39,7 @@ def failed(out, error, *, write=()):
     """The error of a training that writes some files and then fails."""
 
     def train():
-        with claimed(out, resume=False):
+        with lock_training(out, resume=False):
             for name in write:
                 (out / name).parent.mkdir(parents=True, exist_ok=True)
                 (out / name).write_text("{}")
@@ -70,7 +70,7 @@ def test_a_checkpoint_is_kept_and_the_way_on_is_told(tmp_path, error, notes):
 
 def test_only_one_holds_the_directory_until_the_end(tmp_path):
     out = tmp_path / "out"
-    with claimed(out, resume=False):
+    with lock_training(out, resume=False):
         assert out.is_dir()
         (out / IDENTITY).write_text("{}")
     assert {one.name for one in out.iterdir()} == {IDENTITY}
@@ -96,7 +96,7 @@ def test_a_directory_is_claimed_for_a_training_that_may_go_there(tmp_path, name,
         (out / name).write_text("{}")
     for resume, refusal_of in ((True, resumed), (False, fresh)):
         refused = nullcontext() if refusal_of is None else pytest.raises(RunError, match=refusal_of)
-        with refused, claimed(out, resume=resume):
+        with refused, lock_training(out, resume=resume):
             pass
     if name not in (None, ".lock"):
         assert (out / name).read_text() == "{}"

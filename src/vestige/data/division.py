@@ -26,7 +26,7 @@ from vestige.errors import DataError
 
 BYTES = 16
 """Bytes of a hash: with 128 bits, no two texts of a corpus collide."""
-NOBODY = bytes(BYTES)
+UNKNOWN_USER = bytes(BYTES)
 """The hash of an unknown user."""
 
 Hashes = NDArray[np.void]
@@ -80,7 +80,7 @@ class ReadRecords:
 
     Attributes:
         records: (n,) hashes of the texts.
-        users: (n,) hashes of their users' names; NOBODY for an unknown user.
+        users: (n,) hashes of their users' names; UNKNOWN_USER for an unknown user.
         held_out: (n,) whether a record was held out for validation.
     """
 
@@ -135,14 +135,14 @@ class ReadRecords:
 
 
 def among(hashes: Hashes, others: Hashes) -> NDArray[np.bool_]:
-    """(len(hashes),) whether each hash is in `others`; False for NOBODY.
+    """(len(hashes),) whether each hash is in `others`; False for UNKNOWN_USER.
 
     Example:
         >>> to, be, nobody = *hash_texts(["to", "be"]), np.zeros(1, _HASH)[0]
         >>> among(np.array([to, be, nobody]), np.array([be, nobody])).tolist()
         [False, True, False]
     """
-    members = {row.tobytes() for row in others} - {NOBODY}
+    members = {row.tobytes() for row in others} - {UNKNOWN_USER}
     return np.fromiter((row.tobytes() in members for row in hashes), np.bool_, len(hashes))
 
 

@@ -17,7 +17,7 @@ from vestige import _validate
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError
 
-NOBODY = ("", "[deleted]", "[removed]", "AutoModerator", "autowikibot", "ubottu")
+NOT_USERS = ("", "[deleted]", "[removed]", "AutoModerator", "autowikibot", "ubottu")
 """Names of deleted or shared accounts."""
 
 _BOT = re.compile(r"(?:(?<![A-Za-z])[Bb]ot|(?<=[a-z])Bot)(?![a-z])|(?<![A-Z])BOT(?![A-Za-z])")
@@ -30,7 +30,7 @@ def is_person(name: str) -> bool:
         >>> [name for name in ("ann", "[deleted]", "RemindMeBot", "Talbot") if is_person(name)]
         ['ann', 'Talbot']
     """
-    return name not in NOBODY and not _BOT.search(name)
+    return name not in NOT_USERS and not _BOT.search(name)
 
 
 def users_with(

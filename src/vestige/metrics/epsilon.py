@@ -144,7 +144,7 @@ def bound_of_guesses(
 def one_run_p_value(
     canaries: int, guesses: int, correct: int, *, epsilon: float, delta: float
 ) -> float:
-    """Largest probability of so many right guesses for a private training: Theorem 5.2."""
+    """Largest probability of `correct` right guesses for a private training: Theorem 5.2."""
     tails = _tails(guesses, expit(epsilon))[: correct + 1][::-1]
     steepest = ((tails[1:] - tails[0]) / np.arange(1, correct + 1)).max(initial=0.0)
     return float(min(1.0, tails[0] + 2 * canaries * delta * steepest))

@@ -1,4 +1,4 @@
-r"""Per-token statistics of texts, as far as a server shows them.
+r"""Per-token statistics of texts from a server that shows a part of them.
 
 Hidden values are NaN, id -1 or rank 0: means and deviations always, ranks beyond the most probable
 tokens, and tokens that the server's tokenizer splits differently.

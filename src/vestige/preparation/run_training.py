@@ -34,7 +34,7 @@ def run_training(run: Session, texts: Texts, setup: TrainingSetup, lineage: Line
     """Train a model in the directory of the call, and save the run of the training.
 
     A private training logs its guarantee before the first step and after the last. A finished
-    training is only reported. The caller has claimed the directory.
+    training is only reported. The caller has locked the directory.
     """
     out, model, config = Path(run.arguments["out"]), setup.model, setup.config
     record_inputs(run, texts, model)

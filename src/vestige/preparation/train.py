@@ -158,9 +158,9 @@ def train(
     from vestige.preparation.texts import read_texts, read_utterances
     from vestige.preparation.training_setup import pair_setup, text_setup
     from vestige.preparation.utterance_setup import utterance_setup
-    from vestige.training.directory import claimed
+    from vestige.training.directory import lock_training
 
-    with claimed(Path(out), resume):
+    with lock_training(Path(out), resume):
         if task == "nlu":
             texts = read_utterances(
                 data,

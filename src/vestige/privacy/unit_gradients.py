@@ -325,7 +325,7 @@ def _onednn() -> Any:
 
 
 def _by_intel() -> bool:
-    """Whether Intel made this processor, as far as the system says."""
+    """Whether the system reports a processor of Intel."""
     try:
         with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as file:
             named = file.read(1 << 12)

@@ -224,7 +224,7 @@ def chance(probability: float) -> str:
 
 
 def decimal(value: float | None, digits: int = 2) -> str:
-    """A number with so many decimals; a dash for None."""
+    """A number with `digits` decimals; a dash for None."""
     return NOTHING if value is None else f"{value:.{digits}f}"
 
 

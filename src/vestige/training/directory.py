@@ -48,7 +48,7 @@ _HASH = 64  # letters of a SHA-256
 
 
 @contextmanager
-def claimed(out: Path, resume: bool) -> Iterator[None]:
+def lock_training(out: Path, resume: bool) -> Iterator[None]:
     """Lock the directory for this process, from before the text is read until the run is saved.
 
     The directory is removed if it has no checkpoint.

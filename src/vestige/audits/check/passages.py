@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PREFIX, SUFFIX = 20, 20  # tokens before a passage, and of a passage
 LEAST_COMPARED = 20  # texts in each list; with fewer there is no comparison
-MOST_TEXTS, LEAST_TEXTS = 400, 40  # of each list; without time for so many, the stage does not run
+MOST_TEXTS, LEAST_TEXTS = 400, 40  # of each list; the stage needs time for the least
 
 READINGS = 6
 """Readings per text of a list: three lists, each read by the model and by its base."""

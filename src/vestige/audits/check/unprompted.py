@@ -29,7 +29,7 @@ TOP_PHRASES = 50
 UNLISTED_PHRASES = 10  # top phrases that are searched for secrets that occur in no file
 
 STRICT_KINDS = frozenset({"card", "iban", "ssn", "key", "phone"})
-"""Kinds with a format that an invented text hardly ever has."""
+"""Kinds with a format that is very improbable in an invented text."""
 
 _WORD = re.compile(r"\w+")
 Passages = dict[tuple[str, ...], int]
@@ -153,7 +153,7 @@ def _matches(
 def share_test(
     texts: int, other_texts: int, passages: int, other_passages: int
 ) -> tuple[float, float]:
-    """p-value that so many of the matched texts are training texts, and the least possible.
+    """p-value of the number of training texts among the matched texts, and the least p-value.
 
     For a model that read neither list, the probability that a matched text is a training text is
     the training text's share of all passages.

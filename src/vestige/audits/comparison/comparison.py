@@ -65,7 +65,7 @@ def compare_defences(
         samples: (u,) documents of each user in the training data.
         k: number of users with most, and with fewest, samples to compare.
         tolerance: relative difference in test perplexity that counts as equal, in (0, 1).
-        notes: for the reader, such as what was not measured; those of this function are added.
+        notes: for the reader, such as missing measurements; this function adds its own.
 
     Returns:
         a row per name; a summary with the recommended defence and the notes; and the claim whether

@@ -147,7 +147,7 @@ class SeedGroup:
 
         Args:
             kind: "canary", "control" or "shuffled".
-            copies: of canaries with so many copies; None: all.
+            copies: only canaries with this number of copies; None: all.
         """
         completions = [t.completion for t in self.trainings if t.completion is not None]
         rates = [

@@ -1,10 +1,10 @@
 """Alternatives of a secret from pieces that a model knows.
 
-A model that has read a handle with one domain, and a domain with other handles, makes an address of
-both more probable than random ones. It is then compared with similar addresses: other known handles
-with this domain, this handle with other known domains, and both recombined. Known pieces are those
-that the model generates, freely and after the text before the secret. Texts that it generates
-completely may be secrets and are left out, so all alternatives are texts that nobody read.
+If a model has read a handle with one domain, and a domain with other handles, an address of both is
+more probable than a random one. So the secret is compared with similar addresses: other known
+handles with this domain, this handle with other known domains, and recombinations of both. Known
+pieces are those that the model generates, freely and after the text before the secret. Complete
+texts that it generates may be secrets. They are left out, so that no alternative is training text.
 """
 
 import re

@@ -48,7 +48,7 @@ from vestige.results import Result
 Models = tuple[NextToken, ...]  # the audited model, and optionally the one before an update
 
 ENOUGH = 20
-"""Sampling stops after so many alternatives that are as probable as the secret."""
+"""Number of alternatives at least as probable as the secret after which sampling stops."""
 
 BITS_PER_HALVING = (1.0, 2.0)
 """Least and most bits ahead of the best alternative that halve an extrapolated p-value."""

@@ -45,7 +45,7 @@ class ExtractionCriterion:
         prefix, suffix: in tokens.
         samples: samples of each passage.
         probability: least probability that one of them is the passage.
-        top_k: a token is sampled from so many most probable ones.
+        top_k: number of most probable tokens that a token is sampled from.
         temperature: of the samples.
     """
 

@@ -98,7 +98,7 @@ class _Reading:
 
     Attributes:
         models: provenance.
-        top_k: a token is sampled from so many most probable ones.
+        top_k: number of most probable tokens that a token is sampled from.
         statistics: by list.
         known: the same, of the tokens with a known log-probability.
         read: number of scored tokens of the texts, and of all their tokens.

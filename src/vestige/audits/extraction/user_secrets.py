@@ -1,13 +1,13 @@
 """Completion of the user's own secrets, which were not planted.
 
 The model reads all text before a varying part of a secret and generates the part, by greedy
-decoding and by a beam search. Greedy decoding gives one text, whatever the secret is: for a part
-chosen uniformly from n texts of its format, a model that never read it gives the right one with
-probability 1 / n at most. The number of completed parts is compared with these probabilities
-(`metrics.tests.at_least`), which replace the controls of planted canaries.
+decoding and by a beam search. Greedy decoding gives one text, which does not depend on the secret.
+If a part was chosen uniformly from n texts of its format, a model that never read it gives the
+right one with probability 1 / n at most. The number of completed parts is compared with these
+probabilities (`metrics.tests.at_least`), which replace the controls of planted canaries.
 
 Parts are dependent if they are equal or follow equal text, since the model gives one answer to all.
-They count as one event, whose probability is at most the sum of theirs.
+They count as one event; its probability is at most the sum of their probabilities.
 """
 
 from collections.abc import Callable, Mapping, Sequence

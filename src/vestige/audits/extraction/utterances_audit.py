@@ -45,8 +45,8 @@ LEVEL = 0.01
 """Level of the test."""
 
 CONTROLS = 1_999
-"""Least number of controls of each pattern: with so many, one of ten planted secrets that ranks
-before all of them is significant at 1 in 100, after correction for ten secrets and two tests."""
+"""Least number of controls of each pattern. If one of ten planted secrets ranks before all of them,
+it is significant at 1 in 100, after correction for ten secrets and two tests."""
 
 UNCHECKED = claims.Check("alive", "could not run", "No labelled utterances were given.")
 

@@ -95,8 +95,8 @@ def shadow_models(
     """Train or load the shadow models of an audit of texts; one is in memory at a time.
 
     Args:
-        target: model whose training is repeated as far as it is known, with an adapter like its
-            own or with all weights; None: a served model.
+        target: model whose known training settings are repeated, with an adapter of the same
+            shape or with all weights; None: a served model.
         base: model to start from; None: the base of the adapter `target`.
         texts: like the target's training data, but not in it.
         options: how many, and changes of the training.

@@ -21,19 +21,19 @@ knows best, and for texts without such tokens.
 
 Two scores are learned first.
 
-**Calibrated**: a fine-tune hardly changes the probability of a common token of unseen text; that of
-a rare token changes much and varies widely. Expectation and variance of this gain are learned from
-unseen texts, given the base's statistics of the token (features x). A token's score is the
-standardized excess
+**Calibrated**: in unseen text, a fine-tune changes the probability of a common token little, and
+that of a rare token much and with a large variance. Expectation and variance of this gain are
+learned from unseen texts, given the base's statistics of the token (features x). A token's score is
+the standardized excess
 
 .. math:: z = \frac{d - E[d \mid x, \mathrm{unseen}]}
     {\sqrt{\mathrm{Var}[d \mid x, \mathrm{unseen}]}}
 
 of the gain :math:`d = \ln p - \ln q`. Calibration by difficulty: Watson et al. (2022), "On the
 Importance of Difficulty Calibration in Membership Inference Attacks", arXiv:2111.08440; a
-conditional null in place of shadow models: Bertran et al. (2023), "Scalable Membership Inference
-Attacks via Quantile Regression", arXiv:2307.03694. Differs from both: tokens in place of examples;
-expectation and variance in place of a difference or a quantile. Both are quadratic functions of the
+conditional null instead of shadow models: Bertran et al. (2023), "Scalable Membership Inference
+Attacks via Quantile Regression", arXiv:2307.03694. Differs from both: tokens instead of examples;
+expectation and variance instead of a difference or a quantile. Both are quadratic functions of the
 features (`metrics.quadratic`), which rounding does not move.
 
 **Learned**: a fine-tune makes its training texts more probable than its base does, and other texts
@@ -255,8 +255,8 @@ class WeightedGains:
         """Learn from shadow models; members and non-members have the same weight in total.
 
         Args:
-            shadows: statistics of the same texts, none of which is audited or compared. Each shadow
-                model was trained on some of them.
+            shadows: statistics of shadow models on one list of texts. Each model was trained on
+                some of them. These texts are neither audited nor compared.
             shown: how many most probable tokens the target will show; None: all.
         """
         from sklearn.linear_model import LogisticRegression

@@ -260,8 +260,8 @@ def min_compared(non_members: int, rate: float) -> int:
     """Least number of non-members to compare a user with: half of them, and enough for a p-value
     of `rate` if there are that many.
 
-    A comparison over more words has less noise, but fewer non-members have so many words. With
-    less than half of them, coarse p-values cost more power than that gains.
+    A comparison over more words has less noise, but fewer non-members have enough words. With
+    less than half of them, coarse p-values lose more power than more words gain.
 
     Example:
         >>> min_compared(100, 0.05), min_compared(24, 0.05), min_compared(10, 0.05)

@@ -44,9 +44,10 @@ class NonMembers(Generic[User]):
     """Disjoint groups of non-members, by name or by index.
 
     Attributes:
-        fitted: users from whose words the expectation is learned.
+        fitted: the expectation is learned from the words of these users.
         compared: users that the audited are compared with.
-        counted: users whose words are counted; none if other text is counted.
+        counted: word frequencies are counted in the texts of these users; empty if other text is
+            counted.
     """
 
     fitted: tuple[User, ...] = ()

@@ -26,12 +26,11 @@ NEEDED = round(1 / LEVEL) - 1
 """Null searches that a verdict needs."""
 
 CHANGE_LIMITS = (0.7, 2.0)
-"""How far null models may move the weights, as a multiple of the update's change.
+"""Limits of a null model's change of the weights, as a multiple of the update's change.
 
-A null model between the lower limit and 1 is moved as far as the update before it is searched
-(`models.lora.scale_update`): otherwise its scores are too low, and clean updates are found too
-often.
-Above the upper limit, null models hide what the update promoted
+Between the lower limit and 1, the change is scaled to that of the update before the search
+(`models.lora.scale_update`): otherwise scores of null models are too low, and too many clean
+updates are reported. Above the upper limit, null models hide what the update promoted
 (`benchmarks/error_rates_models.py`)."""
 
 
@@ -126,7 +125,7 @@ def joint_p_value(update: Sequence[float], nulls: Sequence[Sequence[float]]) -> 
     others = [np.delete(scores, model, axis=0) for model in range(len(scores))]
     spread = np.array([rest.std(0) for rest in others])
     standardized = scores - np.array([rest.mean(0) for rest in others])
-    # the median keeps a score that hardly varies from dominating
+    # without the median, a score with little variance would dominate
     standardized /= spread + max(float(np.median(spread)), 1e-9)
     statistic = standardized.max(1)
     return float((statistic >= statistic[0] - 1e-9).mean())

@@ -1,9 +1,9 @@
 """Local edits of phrases that took a shortcut.
 
-A sum of gains pays for every token and so prefers loops: a phrase repeats a syllable of a name or
-skips one. The log-probability of the complete phrase after the update tells the versions apart.
-Only phrases of which the later model is sure are edited, and only where the score hardly falls: an
-uncertain phrase becomes more probable by losing its surprises: shorter, not truer.
+A sum of gains rewards every token and so prefers loops: a phrase repeats a syllable of a name or
+skips one. The log-probability of the complete phrase after the update distinguishes the versions.
+Only phrases with a high probability after the update are edited, and only if the score falls
+little. An uncertain phrase becomes more probable when it loses surprising tokens, but not correct.
 """
 
 from collections.abc import Iterator, Sequence

@@ -27,7 +27,7 @@ from vestige.models.sampling import sampled_columns
 
 MIN_LOG_PROB = -20.0  # in the earlier model; less probable tokens count as equally improbable
 SAMPLES = "samples"  # source of sampled texts, and of texts grown from their alternatives
-NO_TOKEN = -1  # in place of a token: the text has ended, or the next token is sampled
+NO_TOKEN = -1  # instead of a token: the text has ended, or the next token is sampled
 
 
 def draw(

@@ -35,7 +35,7 @@ class TokenScore:
         name: one of `NAMES`.
         delta: floor of the smoothed score, a probability.
         surprise: cost of each nat of the later model's surprise, -log p'. A model that mixes two
-            texts promotes many tokens to one half; one that knows a text is hardly surprised.
+            texts promotes many tokens to one half; one that knows a text has little surprise.
 
     Example:
         >>> import torch

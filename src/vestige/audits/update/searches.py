@@ -196,7 +196,7 @@ class Searches:
             yield NullSearch(store["scores"], secrets["scores"], store["change"])
 
     def _is_late(self, seconds: float = 0.0) -> bool:
-        """Whether work of so many seconds would end after the time limit."""
+        """Whether work of this duration would end after the time limit."""
         end = inf if self.minutes is None else self.started + 60 * self.minutes
         return time.monotonic() + seconds > end
 

@@ -9,7 +9,7 @@ Sources, and what differs from them:
   of many examples is included or left out by a fair coin.
 - Panda et al. (2025), "Privacy Auditing of Large Language Models", arXiv:2503.06808, section 3: the
   strongest canary ends in a token that no other text uses, so that even a private training moves
-  its weights as far as clipping allows. The paper adds tokens to the vocabulary. Ours repeat one
+  its weights by the clipping norm. The paper adds tokens to the vocabulary. Ours repeat one
   token that the corpus never uses, which proves a higher ε than one such token after a shared
   prefix (`docs/reproduction/measured-epsilon.md`).
 """

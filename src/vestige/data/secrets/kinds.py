@@ -215,7 +215,7 @@ def _iban_digits(text: str) -> str:
 
 
 def phone(text: str, before: str) -> Part | None:
-    """A telephone number, of which the last four digits vary; None for an account number."""
+    """A telephone number with four variable last digits; None for an account number."""
     digits = re.sub(r"\D", "", text)
     if not 7 <= len(digits) <= 15 or _ACCOUNT.search(before):
         return None
