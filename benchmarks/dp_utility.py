@@ -33,7 +33,7 @@ from vestige.audits.comparison.comparison import compare_defences
 from vestige.audits.comparison.groups import SeedGroup
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.canaries import canary_exposure
-from vestige.audits.exposure.epsilon import audit_canaries
+from vestige.audits.exposure.epsilon import audit_canaries, canary_scores
 from vestige.data.canaries.coins import CanaryKind, repeated_tokens
 from vestige.data.canaries.texts import Canary, Manifest, load_canaries
 from vestige.data.corpus import Corpus
@@ -43,7 +43,6 @@ from vestige.data.subwords import SubwordVocabulary, read_tokenizer
 from vestige.defences.methods.private import DPSGD
 from vestige.integrations.planting import plant
 from vestige.models.hugging_face import HuggingFaceLanguageModel
-from vestige.models.prefix import canary_scores
 from vestige.privacy.ledger import from_json
 from vestige.training.evaluate import score_documents
 

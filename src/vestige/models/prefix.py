@@ -1,6 +1,6 @@
 """What a model reads before a text: a prefix, such as the earlier turns of a chat."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from vestige.errors import DataError
 from vestige.models.protocols import NextToken, State
 
 if TYPE_CHECKING:
-    from vestige.data.canaries.texts import Canary, Manifest, Role
+    from vestige.data.canaries.texts import Manifest, Role
 
 Ids = NDArray[np.int64]
 
@@ -104,17 +104,6 @@ class PrefixedModel:
 
     def log_probs(self, state: State) -> Tensor:
         return self.model.log_probs(state)
-
-
-def canary_scores(model: NextToken, canaries: "Sequence[Canary]") -> NDArray[np.float64]:
-    """(n,) log-probability of each whole canary, in nats."""
-    from vestige.data.canaries.texts import canary_ids
-    from vestige.models.predictions import text_log_probs  # which imports this module
-
-    numbered = enumerate(canaries, start=1)
-    return text_log_probs(
-        model, [canary_ids(n, canary, model.vocabulary) for n, canary in numbered]
-    )
 
 
 def in_learned_context(model: NextToken, manifest: "Manifest") -> NextToken:

@@ -7,12 +7,11 @@ from functools import partial
 import numpy as np
 import pytest
 
-from vestige.audits.exposure.epsilon import audit_canaries
+from vestige.audits.exposure.epsilon import audit_canaries, canary_scores
 from vestige.data.canaries.texts import Canary
 from vestige.errors import DataError, IncompatibleModels, VestigeError
 from vestige.metrics.epsilon import one_run_epsilon
 from vestige.metrics.f_dp_epsilon import Curves, threshold_epsilon
-from vestige.models.prefix import canary_scores
 from vestige.models.table import TableModel
 
 WORDS = 42

@@ -20,13 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vestige import _validate
-from vestige.data.canaries.texts import COIN_FLIP, Canary
+from vestige.data.canaries.texts import COIN_FLIP, Canary, canary_ids
 from vestige.errors import DataError
 from vestige.metrics.epsilon import EpsilonBound, one_run_epsilon
 from vestige.metrics.estimates import Estimate, auc, columns
 from vestige.metrics.f_dp_epsilon import GAUSSIAN, Curves, f_dp_epsilon, threshold_epsilon
 from vestige.models.checkpoints import check_compatible
-from vestige.models.prefix import canary_scores
+from vestige.models.predictions import text_log_probs
 from vestige.models.protocols import NextToken
 from vestige.results import Measurement
 
@@ -201,6 +201,14 @@ def audit_canaries(
         calibrated=reference is not None,
         mechanism_claimed=mechanism is not None,
         confidence=confidence,
+    )
+
+
+def canary_scores(model: NextToken, canaries: Sequence[Canary]) -> NDArray[np.float64]:
+    """(n,) log-probability of each whole canary, in nats."""
+    numbered = enumerate(canaries, start=1)
+    return text_log_probs(
+        model, [canary_ids(number, canary, model.vocabulary) for number, canary in numbered]
     )
 
 
