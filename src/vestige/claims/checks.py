@@ -247,7 +247,7 @@ def require_finite(scores: Mapping[str, Iterable[ArrayLike]]) -> None:
             )
 
 
-def model_checks(
+def statistics_checks(
     outputs: "Mapping[str, Sequence[TokenStatistics]]",
     *,
     read_tokens: tuple[int, int] | None = None,

@@ -60,6 +60,14 @@ def disclose(pieces: Sequence[str], *, show_secrets: bool) -> list[str]:
     return visible if show_secrets else [redact(piece) for piece in visible]
 
 
+def disclose_rows(
+    rows: Sequence[Mapping[str, Any]], key: str, *, show_secrets: bool
+) -> list[dict[str, Any]]:
+    """Rows of a table, each with its phrase `key` disclosed as "shown"."""
+    phrases = disclose([row[key] for row in rows], show_secrets=show_secrets)
+    return [{**row, "shown": phrase} for row, phrase in zip(rows, phrases, strict=True)]
+
+
 def disclose_names(names: Sequence[str], *, show_secrets: bool) -> list[str]:
     """Escape names of users; a redacted name is one block for any number of words.
 

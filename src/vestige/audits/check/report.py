@@ -14,7 +14,7 @@ from vestige.audits.check.advice import cause_of, next_step, untested
 from vestige.audits.check.verdict import SHARES, TITLES
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
 from vestige.reports.blocks import Cell, Prose, Table, table
-from vestige.reports.disclosure import disclose, printable
+from vestige.reports.disclosure import disclose_rows, printable
 from vestige.reports.junit import Case, End, junit
 from vestige.reports.report import Evidence, Report
 from vestige.reports.verdicts import claim_of, sentence_of
@@ -115,7 +115,8 @@ def _secrets(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     numbered = [{**row, "number": number} for number, row in enumerate(rows, 1)]
     known_first = sorted(numbered, key=lambda row: not row["known"])
     return table(
-        "Secrets", _disclosed(known_first, "text", show_secrets), texts=4, most=MOST_ROWS,
+        "Secrets", disclose_rows(known_first, "text", show_secrets=show_secrets),
+        texts=4, most=MOST_ROWS,
         key=_key(run, "robust standard deviations above the median alternative."),
         columns={"": lambda row: str(row["number"])},
         secret=lambda row: row["shown"],
@@ -129,7 +130,8 @@ def _phrases(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
     """Phrases, those that occur in the training text first."""
     matched_first = sorted(rows, key=lambda row: not row["match"])
     return table(
-        "Unprompted", _disclosed(matched_first, "phrase", show_secrets), texts=2, most=MOST_ROWS,
+        "Unprompted", disclose_rows(matched_first, "phrase", show_secrets=show_secrets),
+        texts=2, most=MOST_ROWS,
         key=_key(run, "how much the fine-tuning promoted the phrase."),
         phrase=lambda row: row["shown"],
         contains=lambda row: row["match"] or None,
@@ -149,11 +151,6 @@ def _passages(run: Run, rows: Sequence[Row], show_secrets: bool) -> Table:
 
 
 TABLES = {"secrets": _secrets, "unprompted": _phrases, "passages": _passages}
-
-
-def _disclosed(rows: Sequence[Row], key: str, show_secrets: bool) -> list[dict[str, Any]]:
-    texts = disclose([row[key] for row in rows], show_secrets=show_secrets)
-    return [{**row, "shown": text} for row, text in zip(rows, texts, strict=True)]
 
 
 def _key(run: Run, score: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from vestige.audits.exposure.canary_result import interval_of, known_range
 from vestige.reports.blocks import Table, table
 from vestige.reports.charts import intervals
-from vestige.reports.disclosure import disclose, printable
+from vestige.reports.disclosure import disclose_rows, printable
 from vestige.reports.report import Report, lines
 from vestige.reports.words import NOTHING, Row, interval, pairs
 from vestige.results import Run
@@ -162,7 +162,7 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
 
     return table(
         "The most exposed",
-        _shown(planted[:MOST_LISTED], show_secrets=show_secrets),
+        disclose_rows(planted[:MOST_LISTED], "phrase", show_secrets=show_secrets),
         {
             "canary": lambda r: r["number"],
             "phrase": lambda r: r["shown"],
@@ -175,12 +175,6 @@ def _most_exposed(rows: Sequence[Row], *, show_secrets: bool) -> Table:
         texts=2,
         drop_empty=True,
     )
-
-
-def _shown(rows: Sequence[Row], *, show_secrets: bool) -> list[dict[str, Any]]:
-    """The rows, with their phrases redacted or not."""
-    phrases = disclose([row["phrase"] for row in rows], show_secrets=show_secrets)
-    return [{**row, "shown": phrase} for row, phrase in zip(rows, phrases, strict=True)]
 
 
 def secrets_report(run: Run, *, show_secrets: bool) -> Report:
@@ -201,7 +195,7 @@ def secrets_report(run: Run, *, show_secrets: bool) -> Report:
     )
     listed = table(
         "Secrets among texts of their format",
-        _shown(rows, show_secrets=show_secrets),
+        disclose_rows(rows, "phrase", show_secrets=show_secrets),
         {
             "text": lambda r: r["shown"],
             "secret": lambda r: r["label"],

@@ -15,7 +15,7 @@ import numpy as np
 from vestige import claims
 from vestige.audits.extraction.memorization import ExtractionCriterion, Table, memorization_table
 from vestige.audits.extraction.passages_result import compared_tokens, memorization_result
-from vestige.claims.checks import model_checks
+from vestige.claims.checks import statistics_checks
 from vestige.claims.comparable import comparable_texts
 from vestige.claims.model_checks import adapter_check
 from vestige.claims.text_lists import ListedTexts, listed_texts
@@ -192,7 +192,7 @@ def _checks(
     scored, tokens = reading.read
     compared = compared_tokens(tables["texts"], tables[sides[1]], criterion)
     checks = (
-        *model_checks(
+        *statistics_checks(
             {"the model": tuple(reading.known[side] for side in sides)},
             read_tokens=(min(scored, compared), tokens),
         ),

@@ -25,7 +25,7 @@ from vestige.audits.membership.text_scores import (
     zlib_score,
 )
 from vestige.claims import Check
-from vestige.claims.checks import model_checks, require_finite
+from vestige.claims.checks import require_finite, statistics_checks
 from vestige.claims.comparable import comparable_texts
 from vestige.claims.text_lists import independent_texts, require_lists
 from vestige.data.corpus import Corpus
@@ -373,7 +373,7 @@ def _checks(
         of_base = audited.scored(lambda target, base: loss(base))
         base_scores = rank_scores(of_base["texts"], of_base["reference"], rate=alpha)
     return (
-        *model_checks(
+        *statistics_checks(
             {_MODEL_NAMES[role]: statistics for role, statistics in by_model.items()},
             read_tokens=audited.readings.read,
             pair=None if base_scores is None else ("the base", "the model"),

@@ -38,7 +38,7 @@ from vestige.audits.membership.user_inputs import (
     remote_target,
 )
 from vestige.audits.membership.user_texts import read_user_texts
-from vestige.claims.checks import model_checks, require_finite
+from vestige.claims.checks import require_finite, statistics_checks
 from vestige.models.remote.options import EndpointAddress, RemoteOptions
 from vestige.models.shown_statistics import shown_only
 from vestige.models.snapshots import Snapshots, base_of_adapter
@@ -144,7 +144,7 @@ def audit_with_base(
         for name, whole in (("the model", target), ("the base", base))
     }
     checks = (
-        *model_checks(by_side, pair=("the base", "the model")),
+        *statistics_checks(by_side, pair=("the base", "the model")),
         *inputs.text_checks(texts, means(base, base.log_probs), longest=longest),
         judged.powerful,
     )

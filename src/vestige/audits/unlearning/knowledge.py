@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from vestige import _validate, claims
 from vestige.claims import LEAK, NO_LEAK, Check, Claim, Estimate, Test
-from vestige.claims.checks import model_checks
+from vestige.claims.checks import statistics_checks
 from vestige.claims.comparable import comparable_texts
 from vestige.claims.effects import KNOWLEDGE_LEFT
 from vestige.claims.text_lists import ListedTexts
@@ -257,7 +257,7 @@ def unlearning_checks(
     """All checks except "powerful"."""
     by_role = readings.by_model("deleted", "reference")
     scored, total = readings.read
-    alive_and_read = model_checks(
+    alive_and_read = statistics_checks(
         {NAMES[role]: statistics for role, statistics in by_role.items()},
         read_tokens=(min(scored, knowledge["after"].compared), total),
     )
