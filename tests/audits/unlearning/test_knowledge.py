@@ -21,11 +21,9 @@ def interval(result, name="left"):
     return result.summary[f"{name}_low"], result.summary[f"{name}_high"]
 
 
-def simulate(rng, *gains, count=(25, 60), difficulty=0.5):
+def drawn(rng, *, gains, count=(25, 60), difficulty=0.5):
     """Knowledge of one model per gain: difficulty of texts, gain on deleted texts, noise."""
-    if isinstance(rng, int):
-        rng = np.random.default_rng(rng)
-    sides = []
+    rng, sides = np.random.default_rng(rng), []
     for n, gained in zip(count, (1, 0), strict=True):
         texts = rng.normal(-4, difficulty, n)
         sides.append([texts + gain * gained + rng.normal(0, 0.1, n) for gain in gains])
@@ -39,21 +37,21 @@ def simulate(rng, *gains, count=(25, 60), difficulty=0.5):
 def test_the_rate_of_false_leaks_is_alpha():
     rng, leaks = np.random.default_rng(1), 0
     for seed in range(150):
-        before, after = simulate(rng, 1.0, 0.0)
+        before, after = drawn(rng, gains=(1.0, 0.0))
         leaks += verify(before, after, seed=seed).verdict == LEAK
     assert 0.01 < leaks / 150 < 0.104  # 0.05 and three standard errors
 
 
 def test_the_interval_of_the_remaining_share_has_its_coverage():
     rng = np.random.default_rng(2)
-    shares = [remaining_share(*simulate(rng, 0.8, 0.2)) for _ in range(800)]
+    shares = [remaining_share(*drawn(rng, gains=(0.8, 0.2))) for _ in range(800)]
     covered = [share.low <= 0.25 <= share.high for share in shares if share is not None]
     assert len(covered) > 700
     assert 0.93 < np.mean(covered) < 0.97
 
 
 def test_the_ends_of_fiellers_interval_solve_its_equation():
-    before, after = simulate(3, 1.5, 0.5)
+    before, after = drawn(3, gains=(1.5, 0.5))
     for share in remaining_share(before, after).interval:
         rest = Knowledge(
             deleted=after.deleted - share * before.deleted,
@@ -64,24 +62,24 @@ def test_the_ends_of_fiellers_interval_solve_its_equation():
 
 
 def test_the_p_value_is_two_sided():
-    before, after = simulate(3, 1.5, 0.5)
+    before, after = drawn(3, gains=(1.5, 0.5))
     test = verify(before, after).claim.test
     smaller = min(after.p_value(seed=0), after.p_value(seed=0, less=True))
     assert test.p == pytest.approx(2 * smaller)
     assert test.least == pytest.approx(2 / (knowledge.PERMUTATIONS + 1))
-    few = verify(*simulate(3, 1.5, 0.5, count=(2, 3)))  # five texts have ten splits
+    few = verify(*drawn(3, gains=(1.5, 0.5), count=(2, 3)))  # five texts have ten splits
     assert few.claim.test.least == pytest.approx(2 / 10)
 
 
 def test_a_remaining_share_needs_two_texts_on_each_side():
-    too_few, enough = (simulate(3, 50.0, 20.0, count=(n, 60), difficulty=0.1) for n in (1, 2))
+    too_few, enough = (drawn(3, gains=(50.0, 20.0), count=(n, 60), difficulty=0.1) for n in (1, 2))
     assert remaining_share(*too_few) is None
     result = remaining_share(*enough)
     assert result.low < result.value < result.high
 
 
 def test_a_retrained_model_removes_the_difficulty_of_texts():
-    before, after, retrained = simulate(4, 1.0, 0.1, 0.0, difficulty=1.0)
+    before, after, retrained = drawn(4, gains=(1.0, 0.1, 0.0), difficulty=1.0)
     without, compared = verify(before, after), verify(before, after, retrained=retrained)
     assert without.verdict != LEAK
     assert (compared.verdict, compared.summary["finding"]) == (LEAK, "still known")
@@ -101,7 +99,7 @@ def test_a_retrained_model_removes_the_difficulty_of_texts():
     ],
 )
 def test_the_verdict_follows_from_the_knowledge_of_both_models(seed, gains, verdict, finding):
-    result = verify(*simulate(seed, *gains))
+    result = verify(*drawn(seed, gains=gains))
     assert (result.verdict, result.summary["finding"]) == (verdict, finding)
     if gains == (0.0, 0.0):
         assert result.summary["left"] is None
@@ -112,7 +110,7 @@ def test_the_verdict_follows_from_the_knowledge_of_both_models(seed, gains, verd
 
 
 def test_copies_of_texts_are_one_unit_in_every_number():
-    single = simulate(9, 1.0, 0.3, count=(12, 20))
+    single = drawn(9, gains=(1.0, 0.3), count=(12, 20))
     units = tuple(np.repeat(np.arange(size), 4) for size in (12, 20))
     four = [
         Knowledge(deleted=np.repeat(k.deleted, 4), reference=np.repeat(k.reference, 4), units=units)
@@ -126,7 +124,7 @@ def test_copies_of_texts_are_one_unit_in_every_number():
 
 
 def test_scores_that_are_not_finite_are_undecided():
-    before, after = simulate(7, 1.0, 1.0)
+    before, after = drawn(7, gains=(1.0, 1.0))
     after.deleted[3] = np.nan
     result = verify(before, after)
     assert (result.verdict, result.claim.test) == (UNDECIDED, None)
