@@ -207,7 +207,6 @@ def test_progress_reaches_its_end():
 @pytest.mark.parametrize(
     ("canaries", "options", "error", "message"),
     [
-        (CANARIES, {"references": 99}, ValueError, "references must be at least 100"),
         (CANARIES, {"exact_budget": 0}, ValueError, "exact_budget"),
         (CANARIES, {"exact_budget": 5, "candidates": ["abc bcd", "bcd abc"]}, ValueError,
          "candidates"),

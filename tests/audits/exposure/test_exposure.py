@@ -129,6 +129,11 @@ def test_a_file_that_cannot_be_measured_is_named(planting, tmp_path, secrets, ca
     assert not list(tmp_path.iterdir())
 
 
+def test_too_few_references_are_refused(planting):
+    with pytest.raises(ValueError, match="references must be at least 100"):
+        exposure(planting / "model", planting / "planted", references=99)
+
+
 def test_a_damaged_training_is_refused_before_anything_is_written(planting, tmp_path):
     shutil.copytree(planting / "model", tmp_path / "trained" / "model")
     (tmp_path / "trained" / "run").mkdir()
