@@ -65,10 +65,8 @@ def planting(tmp_path_factory, shell):
 
 
 def test_the_verb_saves_the_result_of_the_library(shell, planting, tmp_path):
-    done = shell(
-        "exposure", planting / "model", planting / "planted", "--references", 2000, "--seed", 3,
-        "--exact", 500, "--json", "--out", tmp_path / "run",
-    )  # fmt: skip
+    words = ("exposure", planting / "model", planting / "planted", "--references", 2000)
+    done = shell(*words, "--seed", 3, "--exact", 500, "--out", tmp_path / "run")
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
     sealed, canaries = load_canaries(planting / "planted", model.vocabulary)
@@ -81,26 +79,17 @@ def test_the_verb_saves_the_result_of_the_library(shell, planting, tmp_path):
     run = results.load(tmp_path / "run")
     assert run.result == "CanaryExposure"
     assert run.rows == results.plain(expected.rows())
-    summary = json.loads(results.to_json(expected.summary()))
-    assert run.summary == json.loads(done.stdout) == summary
-    assert run.run["seed"] == 3
+    assert run.summary == json.loads(results.to_json(expected.summary()))
     configuration = run.run["configuration"]
     assert configuration["secrets"] == str(planting / "planted")
     assert (configuration["references"], configuration["exact"]) == (2000, 500)
-    assert configuration["candidates"] is None
-
-
-def test_the_terminal_has_copies_controls_and_exact_ranks(shell, planting, tmp_path):
-    words = ("exposure", planting / "model", planting / "planted", "--references", 2000)
-    done = shell(*words, "--exact", 5000, "--out", tmp_path / "run")
+    assert (configuration["candidates"], run.run["seed"]) == (None, 3)
     first, second, third = done.stdout.splitlines()[:3]
     assert first.startswith("UNDECIDED  2 canaries can be tested with 8 controls or more")
     assert second.startswith("Median exposure of planted canaries")
     assert third.startswith("Median exposure of 2 controls: ")
-    assert "never planted" in done.stdout
     assert re.search(r"Exact ranks: .* of 2 decided", done.stdout)
     assert "1 of 2 planted canaries are more probable than all 2,000" in done.stderr
-    assert "▪▪▪ ▪▪▪" in done.stdout
     assert not [word for word in ("lantern", "nobody") if word in done.stdout]
 
 
@@ -145,19 +134,6 @@ def test_a_damaged_training_is_refused_before_anything_is_written(planting, tmp_
 
 
 # Secrets.
-
-
-def test_secrets_are_redacted_in_the_terminal_and_saved_unredacted(shell, planting, tmp_path):
-    words = ("exposure", planting / "model", planting / "codes.txt")
-    done = shell(*words, "--out", tmp_path / "run")
-    assert done.finished, done.stderr
-    assert "Secrets among texts of their format" in done.stdout
-    assert "lantern" not in done.stdout + done.stderr
-    run = results.load(tmp_path / "run")
-    assert run.result == "SecretExposure"
-    assert run.rows[0]["phrase"] == SECRET
-    assert run.run["configuration"]["secrets"] == str(planting / "codes.txt")
-    assert run.summary["claim"]["verb"] == "exposure secrets"
 
 
 def test_an_update_is_compared_with_the_model_before(shell, planting, tmp_path):

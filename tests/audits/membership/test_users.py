@@ -71,20 +71,20 @@ def test_p_values_of_non_members_are_uniform():
 
 
 @pytest.mark.slow
-def test_members_are_a_leak_and_non_members_are_not_even_with_a_shared_greeting():
-    leak, clean = audit_tuned(texts=MEMBERS), audit_tuned(texts=CLEAN)
-    assert (leak.verdict, clean.verdict) == (LEAK, NO_LEAK)
+def test_members_are_a_leak_and_non_members_with_a_shared_greeting_are_not():
+    leak = audit_tuned(texts=MEMBERS)
+    assert leak.verdict == LEAK
     assert leak.summary["list_p_value"] < 0.001
-    assert clean.summary["claim"]["verb"] == "membership --base"
-    assert not audited(clean, "called").any()
 
     def greeting(texts):
         names = sorted(set(texts.users))
         return texts + Corpus.from_texts([" ".join(CHAIN.words[:12])] * len(names), users=names)
 
-    greeted = audit_tuned(texts=greeting(CLEAN), reference=greeting(REFERENCE))
-    assert (greeted.verdict, audited(greeted).size) == (NO_LEAK, 20)
-    assert greeted.summary["calibrated_on"] == 60
+    clean = audit_tuned(texts=greeting(CLEAN), reference=greeting(REFERENCE))
+    assert (clean.verdict, audited(clean).size) == (NO_LEAK, 20)
+    assert clean.summary["claim"]["verb"] == "membership --base"
+    assert clean.summary["calibrated_on"] == 60
+    assert not audited(clean, "called").any()
 
 
 def near_copies():

@@ -46,7 +46,6 @@ LOCAL = {
         {"shadows": 2, "other_shapes": True, "hidden_size": 3}, "does not go with `other_shapes`"),
     "processes and a cluster": (
         {"processes": 2, "cluster": "auto"}, "`processes` does not go with `cluster`"),
-    "users on both sides": ({"reference": REFERENCE + AUDITED}, "2 users are in both"),
     "the name of a random user": (
         {"person": "artificial 07", "reference": WITHOUT_USERS, "random_users": 40},
         "1 user is in both `texts` and `reference`"),
@@ -72,17 +71,9 @@ REMOTE = {
     "no top_k": ({"top_k": None}, "`top_k` must be given for a remote model"),
     "token_budget": (
         {"model": narrow(MODEL, k=3), "token_budget": 9}, "`token_budget` needs a server"),
-    "budget": ({"budget": 70}, r"`budget` 70 is too small: this audit needs \d+ queries"),
-    "budget for calls": (
-        {"budget": 70, "shadows": 2, "calls": 20}, r"needs up to \d+ queries"),
-    "a dialogue without sources": ({"task": "dialogue"}, "what each text answers or"),
     "the task of a server": (
         {"model": "openai:http://127.0.0.1:9#m", "task": "dialogue"}, "must be next-word for a"),
     "a dictionary": ({"model": lambda _: {"words": ["w1"]}}, "returned dict instead of a list"),
-    "too few lists": ({"model": lambda _: [["w1"]]}, "returned 1 answers for 16 contexts"),
-    "words instead of lists": (
-        {"model": lambda contexts: ["w1"] * len(contexts)}, "str instead of a list"),
-    "numbers": ({"model": lambda contexts: [[1, 2]] * len(contexts)}, "int instead of a word"),
 }  # fmt: skip
 
 
