@@ -83,12 +83,6 @@ def test_too_few_texts_are_undecided_and_too_few_references_are_refused():
         audit(5, 5, reference=12)
 
 
-def test_scores_without_lengths_are_of_complete_texts():
-    rng = np.random.default_rng(6)
-    lists = [ScoredTexts(CutScores.whole(rng.normal(m, 1, n))) for m, n in ((4, 10), (0, 300))]
-    assert audited(audit_scores(*lists, checks=PASSED), "named").sum() >= 8
-
-
 def test_easier_texts_rank_higher():
     rng = np.random.default_rng(4)
     reference = ScoredTexts(cut_scores(200, 0.0, rng))

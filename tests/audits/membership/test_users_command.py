@@ -104,14 +104,6 @@ def test_members_are_flagged_and_others_are_not(audit, shadows):
     assert (run.summary["k"], run.summary["vocab_size"]) == (WORDS + 2, WORDS + 2)
 
 
-def test_one_person_gets_one_verdict(audit):
-    done, run = audit("target", "mine.jsonl", "--shadows", 0)
-    assert done.stdout.startswith("LEAK  ")
-    assert "of 23 non-members score as high" in done.stdout
-    assert audited(run, "user").tolist() == ["me"]
-    assert run.result == "UserAudit"
-
-
 def test_options_for_random_users_processes_and_other_architectures(audit):
     words = ("--person", "ann", "--random-users", 40, "--shadows", 2, "--other-shapes")
     _, run = audit("target", "mine.jsonl", *words, "--epochs", 1, "--processes", 2)
