@@ -107,12 +107,12 @@ def test_a_module_without_a_usable_function_is_refused(name, message, tmp_path, 
         audit(name, top_k=3)
 
 
-@pytest.mark.parametrize(("option", "folder"), [("out", "file/out"), ("shadow_dir", "file")])
+@pytest.mark.parametrize(("option", "folder"), [("out", "notes/out"), ("shadow_dir", "notes")])
 def test_a_file_is_not_replaced_by_a_folder(option, folder, tmp_path):
-    (tmp_path / "file").write_text("content")
-    with pytest.raises(VestigeError, match="file"):
+    (tmp_path / "notes").write_text("content")
+    with pytest.raises(VestigeError, match="notes"):
         audit(**SHADOWS, **{option: tmp_path / folder})
-    assert (tmp_path / "file").read_text() == "content"
+    assert (tmp_path / "notes").read_text() == "content"
 
 
 @pytest.mark.slow
