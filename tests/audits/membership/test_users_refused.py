@@ -71,6 +71,7 @@ REMOTE = {
     "no top_k": ({"top_k": None}, "`top_k` must be given for a remote model"),
     "token_budget": (
         {"model": narrow(MODEL, k=3), "token_budget": 9}, "`token_budget` needs a server"),
+    "budget": ({"budget": 70}, r"`budget` 70 is too small"),
     "the task of a server": (
         {"model": "openai:http://127.0.0.1:9#m", "task": "dialogue"}, "must be next-word for a"),
     "a dictionary": ({"model": lambda _: {"words": ["w1"]}}, "returned dict instead of a list"),
