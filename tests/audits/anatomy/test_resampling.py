@@ -1,4 +1,4 @@
-"""Means of resampled units have the variance of a mean; one unit has none."""
+"""The bootstrap over units: variances, sums and interval ends."""
 
 import numpy as np
 import pytest
@@ -13,8 +13,8 @@ def resampled(sums, resamples, seed=0):
 
 def test_means_of_resamples_have_the_variance_of_a_mean():
     values = np.array([1.0, 4.0, 9.0, 2.0])
-    drawn = resampled(np.stack([values, np.ones(4)], axis=1), 40_000, seed=1)
-    means = ratio(drawn[:, 0], drawn[:, 1])
+    sums = resampled(np.stack([values, np.ones(4)], axis=1), 40_000, seed=1)
+    means = ratio(sums[:, 0], sums[:, 1])
     assert means[0] == values.mean()
     assert np.isclose(means[1:].mean(), values.mean(), atol=0.03)
     assert np.isclose(means[1:].var(), values.var(ddof=1) / 4, rtol=0.03)
@@ -26,8 +26,8 @@ def test_a_resampled_sum_has_n_minus_1_units():
     assert counts.shape == (6, 5)
     assert set(counts.sum(1)) == {4.0}
     result = resampled(sums, 6, seed=3)
-    for row, drawn in enumerate(counts, start=1):
-        naive = sum(n * unit for n, unit in zip(drawn, sums, strict=True))
+    for row, numbers in enumerate(counts, start=1):
+        naive = sum(n * unit for n, unit in zip(numbers, sums, strict=True))
         np.testing.assert_allclose(result[row], naive)
 
 
@@ -36,25 +36,25 @@ def test_many_units_are_drawn_in_blocks(monkeypatch):
     assert resampled(np.ones((5, 1)), 7)[:, 0].tolist() == [5.0] + [4.0] * 7
 
 
-def missing(number):
+def with_missing(number):
     """200 resamples, `number` of them without a value."""
-    draws = np.arange(200.0)[:, None]
-    draws[1 : 1 + number] = np.nan
-    return draws
+    values = np.arange(200.0)[:, None]
+    values[1 : 1 + number] = np.nan
+    return values
 
 
 @pytest.mark.parametrize(
-    ("draws", "has_ends"),
+    ("resamples", "has_ends"),
     [
         (resampled([[3.0]], 9), False),  # one unit
         (np.zeros((30, 1)), False),  # a share of 0 has no interval of width 0
-        (missing(20), False),
-        (missing(4), True),
+        (with_missing(20), False),
+        (with_missing(4), True),
     ],
 )
-def test_ends_are_nan_if_resamples_are_missing_or_equal(draws, has_ends):
-    value, *ends = percentiles(draws)
-    assert value == draws[0]
+def test_interval_ends_are_nan_if_resamples_are_missing_or_equal(resamples, has_ends):
+    value, *ends = percentiles(resamples)
+    assert value == resamples[0]
     assert np.isfinite(ends).all() == has_ends
 
 

@@ -1,4 +1,4 @@
-"""Words are read with their units, placed in a table of frequencies and weighted in groups."""
+"""Words of an anatomy: units, positions by frequency, groups and weights."""
 
 import math
 
@@ -47,44 +47,39 @@ def test_only_known_words_are_read():
 def test_units_are_users_or_texts_that_have_known_words():
     assert (read().units.tolist(), read().n) == ([0, 0, 1, 0, 0, 0], 2)
     assert read(by_user=False).units.tolist() == [0, 0, 1, 2, 2, 2]
-    nobody = encode(Corpus.from_texts(["a", "b"]), WORDS)
-    assert read(data=nobody).units.tolist() == [0, 1]
+    without_users = encode(Corpus.from_texts(["a", "b"]), WORDS)
+    assert read(data=without_users).units.tolist() == [0, 1]
 
 
-def test_halves_divide_units_and_samples_are_complete_texts():
+def test_halves_share_no_unit_and_samples_are_complete_texts():
     words = read(by_user=False)
     for seed in range(5):
         first, second = words.halves(np.random.default_rng(seed))
         assert sorted([*first, *second]) == list(range(len(words)))
         assert not {*words.units[first]} & {*words.units[second]}
         assert words.take(first).n == 1
-    for wanted in (1, 3, 5, 100):
-        drawn = words.sample_texts(wanted, np.random.default_rng(wanted))
-        assert len(drawn) >= min(wanted, len(words))
-        for text in set(drawn.texts):
-            assert (drawn.texts == text).sum() == (words.texts == text).sum()
-        assert drawn.n == len(set(drawn.texts))
-    assert len(drawn) == len(words)
+    for number in (1, 3, 5, 100):
+        sample = words.sample_texts(number, np.random.default_rng(number))
+        assert len(sample) >= min(number, len(words))
+        for text in set(sample.texts):
+            assert (sample.texts == text).sum() == (words.texts == text).sum()
+        assert sample.n == len(set(sample.texts))
+    assert len(sample) == len(words)
 
 
-def test_pairs_are_read_by_their_targets():
+def test_targets_of_pairs_are_read():
     model = Seq2SeqModel(WORDS, WORDS, Seq2SeqConfig(hidden_size=4, embedding_size=4)).eval()
     corpus = Corpus.from_texts(["a b", "c"], sources=["c", "a"], users=["ann", "bob"])
     words = read_words(model, encode_texts(model, corpus), by_user=True)
     assert words.tokens.tolist() == WORDS.encode("a b c")
-    first = model.given("c")
-    state = first.advance(first.start(1), torch.tensor(WORDS.encode("a")))
-    assert np.isclose(words.log_probs[1], first.log_probs(state)[0, WORDS.encode("b")[0]])
+    decoder = model.given("c")
+    state = decoder.advance(decoder.start(1), torch.tensor(WORDS.encode("a")))
+    assert np.isclose(words.log_probs[1], decoder.log_probs(state)[0, WORDS.encode("b")[0]])
     with pytest.raises(DataError, match="no source"):
         encode_texts(model, Corpus.from_texts(["a"]))
 
 
-def test_positions_by_frequency_start_with_the_most_frequent_word():
-    counted = np.repeat(range(6), [7, 0, 7, 9, 0, 0])
-    assert positions_by_frequency(counted, np.array([5]), 6).tolist() == [2, 0, 3, 1, 0, 4]
-
-
-@pytest.mark.parametrize("size", [1, 2, 9, 10, 4420])
+@pytest.mark.parametrize("size", [1, 9, 4420])
 def test_groups_partition_the_table(size):
     _, frequent, rest = frequent_and_rest(size, 0.2)
     bins = equal_bins(size, 10)

@@ -1,8 +1,9 @@
-"""Audits of ε by coin-flip canaries: scores, bounds, verdicts on a claimed ε, and refusals."""
+"""Audits of ε by coin-flip canaries: scores, bounds, verdicts on a claimed ε, refusals."""
 
 import json
 import math
 from functools import partial
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -26,90 +27,90 @@ def table(rows):
 EVEN = table(np.tile(FLAT, (WORDS, 1)))
 
 
-def pair_of(canary):
+def ids_of(canary):
     return tuple(int(word[1:]) for word in canary.phrase.split())
 
 
-def flips(number, *, copies=1, seed=0):
-    """Canaries (w_i, w_j), a different pair each, planted by a coin."""
-    rng = np.random.default_rng(seed)
+def coin_flip_canaries(number, *, copies=1):
+    """Canaries of two words, a different pair each, planted by a coin."""
+    rng = np.random.default_rng(0)
     heads = rng.random(number) < 0.5
-    pairs = [(i, j) for i in range(2, WORDS) for j in range(2, WORDS) if i != j]
-    chosen = rng.choice(len(pairs), size=number, replace=False)
+    pairs = list(permutations(range(2, WORDS), 2))
+    indices = rng.choice(len(pairs), size=number, replace=False)
     return tuple(
         Canary(f"w{pairs[k][0]} w{pairs[k][1]}", "coin-flip", (1, 1), copies if head else 0)
-        for k, head in zip(chosen, heads, strict=True)
+        for k, head in zip(indices, heads, strict=True)
     )
 
 
-CANARIES = flips(400)
+CANARIES = coin_flip_canaries(400)
 
 
-def remembering(canaries, weight, rows=None):
-    """A model that gives `weight` times a flat probability to what it was trained on."""
+def memorizing(canaries, weight, rows=None):
+    """A model that makes planted canaries `weight` times as probable."""
     rows = np.ones((WORDS, WORDS)) if rows is None else rows.copy()
     for canary in canaries:
         if canary.planted:
-            rows[pair_of(canary)] *= weight
+            rows[ids_of(canary)] *= weight
     return table(rows / rows.sum(1, keepdims=True))
 
 
-KNOWS_ALL = remembering(CANARIES, 50)
+MEMORIZED = memorizing(CANARIES, 50)
 
 
 # Scores and bounds.
 
 
-def test_a_model_that_remembers_proves_all_that_such_an_audit_can():
-    found = audit(KNOWS_ALL, CANARIES)
-    assert found.one_run.epsilon == found.one_run.ceiling > 4
-    assert found.threshold.epsilon == found.threshold.ceiling > 3
-    assert found.separation.value == 1
-    assert found.verdict is None
+def test_complete_memorization_reaches_the_ceiling_of_the_bounds():
+    result = audit(MEMORIZED, CANARIES)
+    assert result.one_run.epsilon == result.one_run.ceiling > 4
+    assert result.threshold.epsilon == result.threshold.ceiling > 3
+    assert result.separation.value == 1
+    assert result.verdict is None
 
 
-def test_a_model_that_read_no_canary_proves_nothing():
+def test_a_model_that_read_no_canary_gives_a_bound_of_zero():
     rng = np.random.default_rng(1)
-    found = audit(table(rng.dirichlet(FLAT * WORDS, WORDS)), CANARIES)
-    assert found.one_run.epsilon == found.threshold.epsilon == 0
-    assert found.separation.interval.low < 0.5 < found.separation.interval.high
+    result = audit(table(rng.dirichlet(FLAT * WORDS, WORDS)), CANARIES)
+    assert result.one_run.epsilon == result.threshold.epsilon == 0
+    assert result.separation.interval.low < 0.5 < result.separation.interval.high
 
 
 def test_a_score_is_the_log_probability_of_the_whole_canary():
     rows = np.random.default_rng(2).dirichlet(FLAT * WORDS, WORDS)
-    found = audit(table(rows), CANARIES)
-    naive = [math.log(FLAT[0] * rows[pair_of(canary)]) for canary in CANARIES]
-    assert found.scores == pytest.approx(naive, abs=1e-5)
-    scored = list(zip(found.scores, CANARIES, strict=True))
-    sides = [[s for s, canary in scored if canary.planted is side] for side in (True, False)]
-    assert found.one_run == one_run_epsilon(*sides, delta=1e-5)
-    assert found.threshold == threshold_epsilon(*sides, delta=1e-5)
+    result = audit(table(rows), CANARIES)
+    naive = [math.log(FLAT[0] * rows[ids_of(canary)]) for canary in CANARIES]
+    assert result.scores == pytest.approx(naive, abs=1e-5)
+    scored = list(zip(result.scores, CANARIES, strict=True))
+    groups = [[s for s, canary in scored if canary.planted is planted] for planted in (True, False)]
+    assert result.one_run == one_run_epsilon(*groups, delta=1e-5)
+    assert result.threshold == threshold_epsilon(*groups, delta=1e-5)
 
 
 def test_a_reference_model_removes_the_frequencies_of_words():
     frequent = np.random.default_rng(3).dirichlet(FLAT * 4, WORDS)
-    model = remembering(CANARIES, 3, frequent)
-    alone, beside = audit(model, CANARIES), audit(model, CANARIES, reference=table(frequent))
-    assert beside.separation.value > alone.separation.value
-    assert beside.one_run.epsilon > alone.one_run.epsilon
-    assert (alone.calibrated, beside.calibrated) == (False, True)
+    model = memorizing(CANARIES, 3, frequent)
+    raw, calibrated = audit(model, CANARIES), audit(model, CANARIES, reference=table(frequent))
+    assert calibrated.separation.value > raw.separation.value
+    assert calibrated.one_run.epsilon > raw.one_run.epsilon
+    assert (raw.calibrated, calibrated.calibrated) == (False, True)
 
 
-def test_known_scores_may_replace_a_model():
-    before, after = remembering(CANARIES, 1), remembering(CANARIES, 5)
-    scores, known = (canary_scores(model, CANARIES).tolist() for model in (after, before))
-    read = audit(after, CANARIES, reference=before)
-    assert audit(scores, CANARIES, reference=known) == read
-    assert audit(scores, CANARIES, reference=before) == read
+def test_scores_may_replace_a_model():
+    before, after = memorizing(CANARIES, 1), memorizing(CANARIES, 5)
+    scores, references = (canary_scores(model, CANARIES).tolist() for model in (after, before))
+    expected = audit(after, CANARIES, reference=before)
+    assert audit(scores, CANARIES, reference=references) == expected
+    assert audit(scores, CANARIES, reference=before) == expected
 
 
-def test_summary_and_rows_are_plain():
-    found = audit(remembering(CANARIES, 2), CANARIES, claimed=3.0)
-    rows = list(found.rows())
-    json.dumps([found.summary(), rows], allow_nan=False)
+def test_summary_and_rows_are_json():
+    result = audit(memorizing(CANARIES, 2), CANARIES, claimed=3.0)
+    rows = list(result.rows())
+    json.dumps([result.summary(), rows], allow_nan=False)
     assert len(rows) == len(CANARIES)
-    assert [row["score"] for row in rows] == sorted(found.scores, reverse=True)
-    assert sum(row["trained_on"] for row in rows) == found.one_run.canaries_in
+    assert [row["score"] for row in rows] == sorted(result.scores, reverse=True)
+    assert sum(row["trained_on"] for row in rows) == result.one_run.canaries_in
 
 
 # Verdicts on a claimed ε.
@@ -117,42 +118,42 @@ def test_summary_and_rows_are_plain():
 
 @pytest.mark.parametrize(
     ("model", "claimed", "verdict"),
-    [(KNOWS_ALL, 1, "violated"), (KNOWS_ALL, 9, "underpowered"), (EVEN, 1, "consistent")],
+    [(MEMORIZED, 1, "violated"), (MEMORIZED, 9, "underpowered"), (EVEN, 1, "consistent")],
 )
 def test_the_verdict_follows_from_the_bound_and_its_ceiling(model, claimed, verdict):
-    found = audit(model, CANARIES, claimed=claimed)
-    assert found.verdict == found.summary()["verdict"] == verdict
+    result = audit(model, CANARIES, claimed=claimed)
+    assert result.verdict == result.summary()["verdict"] == verdict
 
 
-def test_no_claim_is_consistent_with_a_bound_above_it():
-    """If one in five canaries is remembered, a threshold proves more than all guesses."""
-    model = remembering([c for c in CANARIES if c.planted][::5], 500)
-    found = audit(model, CANARIES, claimed=1.0)
-    between = (found.one_run.epsilon + found.threshold.epsilon) / 2
-    assert found.one_run.epsilon < between < found.threshold.epsilon
+def test_a_claim_below_the_threshold_bound_is_violated_if_canaries_are_independent():
+    """If one in five canaries is memorized, the threshold bound exceeds the one-run bound."""
+    model = memorizing([c for c in CANARIES if c.planted][::5], 500)
+    result = audit(model, CANARIES, claimed=1.0)
+    between = (result.one_run.epsilon + result.threshold.epsilon) / 2
+    assert result.one_run.epsilon < between < result.threshold.epsilon
     assert audit(model, CANARIES, claimed=between).verdict == "violated if independent"
 
 
-def test_a_claim_that_states_its_mechanism_is_refuted_where_its_epsilon_alone_is_not():
-    alone = audit(KNOWS_ALL, CANARIES)
-    claimed = (alone.one_run.epsilon + alone.f_dp.epsilon) / 2
-    assert alone.one_run.epsilon < claimed < alone.f_dp.epsilon
-    stated = audit(KNOWS_ALL, CANARIES, claimed=claimed, mechanism=Curves(1.0, 4))
-    assert audit(KNOWS_ALL, CANARIES, claimed=claimed).verdict != "violated"
+def test_a_stated_mechanism_can_be_refuted_where_its_epsilon_alone_is_not():
+    unstated = audit(MEMORIZED, CANARIES)
+    claimed = (unstated.one_run.epsilon + unstated.f_dp.epsilon) / 2
+    assert unstated.one_run.epsilon < claimed < unstated.f_dp.epsilon
+    stated = audit(MEMORIZED, CANARIES, claimed=claimed, mechanism=Curves(1.0, 4))
+    assert audit(MEMORIZED, CANARIES, claimed=claimed).verdict != "violated"
     assert stated.verdict == "violated"
     assert stated.proven == stated.f_dp
     assert stated.one_run.confidence == stated.f_dp.confidence == 0.975
-    assert stated.summary()["confidence"] == alone.summary()["confidence"] == 0.95
+    assert stated.summary()["confidence"] == unstated.summary()["confidence"] == 0.95
     assert stated.summary()["f_dp_assumes"].endswith("DP-SGD of 4 steps at sample rate 1")
-    assert alone.proven == alone.one_run
+    assert unstated.proven == unstated.one_run
 
 
-def test_copies_make_it_an_audit_of_groups():
-    canaries = flips(100, copies=4)
-    model = remembering(canaries, 50)
+def test_copies_of_canaries_are_audited_as_groups():
+    canaries = coin_flip_canaries(100, copies=4)
+    model = memorizing(canaries, 50)
     assert audit(model, canaries).unit == "groups of 4 sequences"
     assert audit(model, canaries, claimed=2.0, claimed_copies=4).verdict == "violated"
-    assert audit(model, flips(100)).unit == "sequence"
+    assert audit(model, coin_flip_canaries(100)).unit == "sequence"
 
 
 # Refusals.
@@ -163,13 +164,13 @@ def replaced(**change):
     return (Canary(**fields | {"copies": 1} | change), *CANARIES[1:])
 
 
-PAIRS, MECHANISM = flips(100, copies=2), {"claimed": 1.0, "mechanism": Curves(1.0, 4)}
+PAIRS = coin_flip_canaries(100, copies=2)
 OTHER = TableModel([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])
-SIDES = ([c for c in CANARIES if c.planted], [c for c in CANARIES if c.control], [])
+ONE_GROUP = [canary for canary in CANARIES if canary.planted]
 
 
 @pytest.mark.parametrize(
-    ("model", "canaries", "given", "error", "message"),
+    ("model", "canaries", "options", "error", "message"),
     [
         (EVEN, replaced(pattern="random"), {}, VestigeError,
          "canary 1 is 'random'; this audit needs coin-flip canaries"),
@@ -177,20 +178,21 @@ SIDES = ([c for c in CANARIES if c.planted], [c for c in CANARIES if c.control],
         (EVEN, replaced(phrase="w2 secret"), {}, VestigeError,
          "canary 1 has words that the model's vocabulary of 42"),
         (EVEN, replaced(ids=(9, 9)), {}, VestigeError, "canary 1 was planted for another"),
-        *((EVEN, side, {}, DataError, "same coin flip") for side in SIDES),
+        (EVEN, ONE_GROUP, {}, DataError, "same coin flip"),
         (table(np.eye(WORDS)), CANARIES, {}, DataError, "no finite log-probability"),
         (EVEN, CANARIES, {"reference": OTHER}, IncompatibleModels, "vocabular"),
         (EVEN, CANARIES, {"claimed": math.nan}, ValueError, "claimed must be at least 0"),
         ([0.0] * 399, CANARIES, {}, ValueError, "a score for each of 400 canaries, got 399"),
         (EVEN, CANARIES, {"mechanism": Curves(1.0, 4)}, ValueError,
          "mechanism must come with claimed"),
-        (EVEN, PAIRS, {**MECHANISM, "claimed_copies": 2}, ValueError, "canaries of one copy each"),
+        (EVEN, PAIRS, {"claimed": 1.0, "mechanism": Curves(1.0, 4), "claimed_copies": 2},
+         ValueError, "canaries of one copy each"),
         (EVEN, PAIRS, {"claimed": 2.0}, ValueError, "claimed_copies must be 2.*copies="),
     ],
 )  # fmt: skip
-def test_what_cannot_be_audited_is_refused_without_quoting_it(
-    model, canaries, given, error, message
+def test_canaries_that_cannot_be_audited_are_refused_without_quoting_them(
+    model, canaries, options, error, message
 ):
     with pytest.raises(error, match=message) as caught:
-        audit(model, canaries, **given)
+        audit(model, canaries, **options)
     assert "secret" not in str(caught.value)

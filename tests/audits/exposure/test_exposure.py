@@ -1,4 +1,4 @@
-"""`vestige exposure` saves what the library finds, withholds secrets, and refuses bad input."""
+"""`vestige exposure` end to end: saved results, redaction and refusals."""
 
 import json
 import re
@@ -20,7 +20,7 @@ from vestige.models.table import TableModel
 
 LINES = [
     "the gate opens at nine and the code of it is new",
-    "nobody knows what stands behind our mill by night",
+    "nobody knows what stays behind our mill by night",
     "a lantern burns where every miller counts his silver coins",
 ]
 SECRET = "lantern knows nobody new"
@@ -31,7 +31,7 @@ CODES = (
 
 @pytest.fixture(scope="module")
 def planting(tmp_path_factory, shell):
-    """A model that knows one of two canaries, one that knows nothing, and the planting."""
+    """A model that knows one of two canaries, one that knows neither, and the planting."""
     root = tmp_path_factory.mktemp("planting")
     words = sorted({word for line in LINES for word in line.split()})
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
@@ -52,11 +52,10 @@ def planting(tmp_path_factory, shell):
     (root / "cut.json").write_text(content[:-20])
     (root / "none").mkdir()
     sealed = Manifest.load(root / "planted" / "manifest.json")
-    for name, kept in [("no-controls", True), ("no-canaries", False)]:
-        chosen = tuple(canary for canary in sealed.canaries if canary.planted is kept)
-        replace(sealed, canaries=chosen).save(root / f"{name}.json")
+    for name, planted in [("no-controls", True), ("no-canaries", False)]:
+        canaries = tuple(canary for canary in sealed.canaries if canary.planted is planted)
+        replace(sealed, canaries=canaries).save(root / f"{name}.json")
     (root / "codes.txt").write_text(CODES)
-    (root / "known.txt").write_text("lantern knows nobody new\nlantern knows nobody mill\n")
     (root / "unknown.txt").write_text("lantern knows nobody new\nlantern knows zebras\n")
     (root / "once.txt").write_text("lantern knows nobody new\n\n")
     return root
@@ -65,71 +64,63 @@ def planting(tmp_path_factory, shell):
 # Canaries.
 
 
-def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
-    given = ["exposure", planting / "model", planting / "planted", "--references", 2000]
-    more = ("--seed", 3, "--exact", 500, "--json", "--out", tmp_path / "run")
-    done = shell(*given, *more)
+def test_the_verb_saves_the_result_of_the_library(shell, planting, tmp_path):
+    words = ("exposure", planting / "model", planting / "planted", "--references", 2000)
+    done = shell(*words, "--seed", 3, "--exact", 500, "--out", tmp_path / "run")
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
     sealed, canaries = load_canaries(planting / "planted", model.vocabulary)
-    found = canary_exposure(model, canaries, seed=3, references=2000, exact_budget=500)
     checks = canary_checks(
         model, planting / "planted", sealed, readable=len(canaries), seed=3, useless=None
     )
-    found = replace(found, checks=checks)
+    expected = replace(
+        canary_exposure(model, canaries, seed=3, references=2000, exact_budget=500), checks=checks
+    )
     run = results.load(tmp_path / "run")
     assert run.result == "CanaryExposure"
-    assert run.rows == results.plain(found.rows())
-    assert run.summary == json.loads(done.stdout) == json.loads(results.to_json(found.summary()))
-    assert run.run["seed"] == 3
+    assert run.rows == results.plain(expected.rows())
+    assert run.summary == json.loads(results.to_json(expected.summary()))
     configuration = run.run["configuration"]
     assert configuration["secrets"] == str(planting / "planted")
     assert (configuration["references"], configuration["exact"]) == (2000, 500)
-    assert configuration["candidates"] is None
-
-
-def test_the_terminal_has_copies_controls_and_exact_ranks(shell, planting, tmp_path):
-    given = ["exposure", planting / "model", planting / "planted", "--references", 2000]
-    done = shell(*given, "--exact", 5000, "--out", tmp_path / "run")
+    assert (configuration["candidates"], run.run["seed"]) == (None, 3)
     first, second, third = done.stdout.splitlines()[:3]
-    assert first.startswith(
-        "UNDECIDED  2 canaries can be tested with 8 controls or more; there are 2"
-    )
+    assert first.startswith("UNDECIDED  2 canaries can be tested with 8 controls or more")
     assert second.startswith("Median exposure of planted canaries")
     assert third.startswith("Median exposure of 2 controls: ")
-    assert "never planted" in done.stdout
     assert re.search(r"Exact ranks: .* of 2 decided", done.stdout)
-    assert "1 of 2 planted canaries are more probable than all 2,000 references" in done.stderr
-    assert "▪▪▪ ▪▪▪" in done.stdout
+    assert "1 of 2 planted canaries are more probable than all 2,000" in done.stderr
     assert not [word for word in ("lantern", "nobody") if word in done.stdout]
 
 
 def test_a_manifest_needs_no_vocabulary(planting):
-    found = exposure(planting / "model", planting / "loose" / "manifest.json", references=100)
-    assert found.summary["references"] == 100
+    result = exposure(planting / "model", planting / "loose" / "manifest.json", references=100)
+    assert result.summary["references"] == 100
 
 
 @pytest.mark.parametrize(
-    ("secrets", "more", "message"),
+    ("secrets", "candidates", "message"),
     [
-        ("none", {}, r"manifest\.json is missing"),
-        ("changed.json", {}, r"changed\.json was changed"),
-        ("cut.json", {}, r"cut\.json"),
-        ("no-controls.json", {}, r"no-controls\.json.* no control"),
-        ("no-canaries.json", {}, r"no-canaries\.json"),
-        ("planted", {"references": 99}, "at least 100"),
-        ("planted", {"candidates": "nowhere.txt"}, r"nowhere\.txt"),
-        ("planted", {"candidates": "once.txt"}, r"once\.txt: the list of candidates has 1"),
-        ("planted", {"candidates": "unknown.txt"}, r"unknown\.txt: candidate 2"),
-        ("planted", {"candidates": "known.txt", "exact": 9}, "exact_budget"),
+        ("none", None, r"manifest\.json is missing"),
+        ("changed.json", None, r"changed\.json was changed"),
+        ("cut.json", None, r"cut\.json"),
+        ("no-controls.json", None, r"no-controls\.json.* no control"),
+        ("no-canaries.json", None, r"no-canaries\.json"),
+        ("planted", "nowhere.txt", r"nowhere\.txt"),
+        ("planted", "once.txt", r"once\.txt: the list of candidates has 1"),
+        ("planted", "unknown.txt", r"unknown\.txt: candidate 2"),
     ],
 )
-def test_canaries_that_cannot_be_measured_are_refused(planting, tmp_path, secrets, more, message):
-    if "candidates" in more:
-        more = {**more, "candidates": planting / more["candidates"]}
+def test_a_file_that_cannot_be_measured_is_named(planting, tmp_path, secrets, candidates, message):
+    candidates = candidates and planting / candidates
     with pytest.raises((ValueError, VestigeError), match=message):
-        exposure(planting / "model", planting / secrets, **more, out=tmp_path / "new")
+        exposure(planting / "model", planting / secrets, candidates=candidates, out=tmp_path / "x")
     assert not list(tmp_path.iterdir())
+
+
+def test_too_few_references_are_refused(planting):
+    with pytest.raises(ValueError, match="references must be at least 100"):
+        exposure(planting / "model", planting / "planted", references=99)
 
 
 def test_a_damaged_training_is_refused_before_anything_is_written(planting, tmp_path):
@@ -145,21 +136,9 @@ def test_a_damaged_training_is_refused_before_anything_is_written(planting, tmp_
 # Secrets.
 
 
-def test_secrets_are_listed_redacted_and_saved_with_the_words(shell, planting, tmp_path):
-    done = shell("exposure", planting / "model", planting / "codes.txt", "--out", tmp_path / "run")
-    assert done.finished, done.stderr
-    assert "Secrets among texts of their format" in done.stdout
-    assert "lantern" not in done.stdout + done.stderr
-    run = results.load(tmp_path / "run")
-    assert run.result == "SecretExposure"
-    assert run.rows[0]["phrase"] == SECRET
-    assert run.run["configuration"]["secrets"] == str(planting / "codes.txt")
-    assert run.summary["claim"]["verb"] == "exposure secrets"
-
-
-def test_a_model_from_before_is_compared_with(shell, planting, tmp_path):
-    given = ["exposure", planting / "model", planting / "codes.txt", "--before"]
-    done = shell(*given, planting / "before", "--out", tmp_path / "run")
+def test_an_update_is_compared_with_the_model_before(shell, planting, tmp_path):
+    words = ("exposure", planting / "model", planting / "codes.txt")
+    done = shell(*words, "--before", planting / "before", "--out", tmp_path / "run")
     assert done.finished, done.stderr
     run = results.load(tmp_path / "run")
     assert (run.result, run.summary["claim"]["verb"]) == ("SecretRank", "exposure --before")
@@ -170,8 +149,8 @@ def test_a_model_from_before_is_compared_with(shell, planting, tmp_path):
     assert "Did the update reveal these secrets?" in page.read_text()
 
 
-def test_texts_given_in_python_are_in_no_record(planting):
-    found = exposure(planting / "model", CODES.splitlines(), device="cpu")
-    assert found.record["arguments"]["secrets"] == "<list>"
-    assert "lantern" not in json.dumps(found.record)
-    assert "lantern" not in str(found)
+def test_secrets_passed_in_python_are_in_no_record(planting):
+    result = exposure(planting / "model", CODES.splitlines(), device="cpu")
+    assert result.record["arguments"]["secrets"] == "<list>"
+    assert "lantern" not in json.dumps(result.record)
+    assert "lantern" not in str(result)

@@ -1,4 +1,4 @@
-"""The table, chart and sentence of an exposure have the medians of the run."""
+"""The page of an exposure: table, chart and sentence."""
 
 import pytest
 
@@ -24,18 +24,18 @@ def canary(copies, exposure, shuffled=1.5, ceiling=10.0, **more):
     }  # fmt: skip
 
 
-def made(*canaries):
+def exposure_of(*canaries):
     return CanaryExposure(canaries=canaries, words=50, seed=4, checks=PASSED)
 
 
 CONTROLS = (canary(0, 1.0), canary(0, 2.0))
-EXPOSURE = made(canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0), *CONTROLS)
+EXPOSURE = exposure_of(canary(20, 9.0), canary(20, 10.0), canary(3, 6.0, shuffled=5.0), *CONTROLS)
 
 
-def test_each_number_of_copies_has_a_row_with_the_controls_last(saved):
-    table, most = report_of(saved(EXPOSURE), show_secrets=False).tables
+def test_each_number_of_copies_has_a_row_and_controls_are_last(saved):
+    table, listing = report_of(saved(EXPOSURE), show_secrets=False).tables
     assert table.columns == ("copies", "canaries", "exposure", "95% CI", "other order", "95% CI")
-    assert [row[0] for row in most.rows] == ["2", "1", "3"]  # the most exposed first
+    assert [row[0] for row in listing.rows] == ["2", "1", "3"]  # the most exposed first
     assert [row[:3] for row in table.rows] == [
         ("3", "1", "6.00"),
         ("20", "2", "≥ 9.00"),
@@ -49,32 +49,30 @@ def test_each_number_of_copies_has_a_row_with_the_controls_last(saved):
 
 def test_the_chart_has_a_point_for_each_number_of_copies(saved):
     run = saved(EXPOSURE)
-    points, never = canary_groups(run.rows, run.summary)
-    shown = [(p["label"], p["value"], p["other"], p["bound"]) for p in points]
-    assert shown == [("3", 6.0, 5.0, False), ("20", 9.0, 1.5, True)]
-    assert never["low"] == never["value"] == never["high"], "two controls have no interval"
+    points, controls = canary_groups(run.rows, run.summary)
+    values = [(p["label"], p["value"], p["other"], p["bound"]) for p in points]
+    assert values == [("3", 6.0, 5.0, False), ("20", 9.0, 1.5, True)]
+    assert controls["low"] == controls["value"] == controls["high"], "two have no interval"
     assert report_of(run, show_secrets=False).figures[0].svg.count("<svg") == 2
 
 
-def test_one_canary_at_the_ceiling_has_no_high_end(saved):
-    run = saved(made(canary(20, 10.0), canary(0, 1.0)))
-    report = report_of(run, show_secrets=False)
+def test_one_canary_at_the_ceiling_has_no_upper_bound(saved):
+    report = report_of(saved(exposure_of(canary(20, 10.0), canary(0, 1.0))), show_secrets=False)
     assert report.tables[0].rows[0][2:4] == ("≥ 9.00", "9.00 or more")
-    assert canary_groups(run.rows, run.summary)[0][0]["bound"]
     assert report.figures[0].svg.count("<svg") == 2
 
 
 def test_the_sentence_is_the_verdict_and_no_phrase_is_shown(saved):
-    shown = report_of(saved(EXPOSURE), show_secrets=False)
-    assert shown.verdict.sentence == EXPOSURE.sentence
-    assert shown.evidence[0].startswith("Median exposure of planted canaries")
-    assert not [word for word in SECRET.split() if word in repr(shown)]
-    names = [name for name, _ in shown.facts]
+    report = report_of(saved(EXPOSURE), show_secrets=False)
+    assert report.verdict.sentence == EXPOSURE.sentence
+    assert report.evidence[0].startswith("Median exposure of planted canaries")
+    assert not [word for word in SECRET.split() if word in repr(report)]
+    names = [name for name, _ in report.facts]
     assert {"what the references resolve", "exposure by chance"} <= set(names)
     assert not [name for name in names if "copies" in name or "controls" in name]
 
 
 def test_a_run_without_its_numbers_is_refused(saved):
-    hollow = {"summary": lambda self: {}, "rows": lambda self: [{"copies": 3}]}
+    incomplete = {"summary": lambda self: {}, "rows": lambda self: [{"copies": 3}]}
     with pytest.raises(RunError, match="not a complete CanaryExposure run"):
-        report_of(saved(type("CanaryExposure", (), hollow)()), show_secrets=False)
+        report_of(saved(type("CanaryExposure", (), incomplete)()), show_secrets=False)

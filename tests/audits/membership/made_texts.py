@@ -1,4 +1,4 @@
-"""Made-up scores of texts over their first tokens, and made-up statistics of tokens."""
+"""Synthetic scores of texts and statistics of tokens, and what tests read from results."""
 
 import numpy as np
 
@@ -11,28 +11,28 @@ PASSED = tuple(
     Check(name, "passed", f"The check {name} passed.")
     for name in ("alive", "read", "independent", "comparable")
 )
-"""The checks of an audit without a base that scores alone cannot make."""
+"""The checks of an audit without a base that do not depend on scores."""
 
 
 def cut_scores(count, gain, rng, *, mean_length=60, author=0.0, per=1):
-    """Mean token scores over first tokens.
+    """Synthetic mean token scores over the first tokens of texts.
 
     Args:
         count: texts.
         gain: mean of their tokens' scores.
         rng: random generator.
-        mean_length: of their lengths, which are geometric.
-        author: deviation of authors, of `per` texts each.
+        mean_length: mean of the geometric lengths.
+        author: standard deviation between authors, who write `per` texts each.
     """
     lengths = np.clip(rng.geometric(1 / mean_length, count), 5, 400)
-    of_author = np.repeat(rng.normal(0, author, -(-count // per)), per)[:count]
-    of_text = rng.normal(gain, 0.3, count) + of_author
-    sums = [np.cumsum(rng.normal(m, 1, n)) for m, n in zip(of_text, lengths, strict=True)]
-    return CutScores.of(
-        lambda places, cut: np.array([sums[index][cut - 1] / cut for index in places]),
-        lengths,
-        RUNGS,
-    )
+    author_means = np.repeat(rng.normal(0, author, -(-count // per)), per)[:count]
+    means = rng.normal(gain, 0.3, count) + author_means
+    sums = [np.cumsum(rng.normal(m, 1, n)) for m, n in zip(means, lengths, strict=True)]
+
+    def mean_scores(texts, cut):
+        return np.array([sums[text][cut - 1] / cut for text in texts])
+
+    return CutScores.of(mean_scores, lengths, RUNGS)
 
 
 def statistics_of(log_probs, *, length, tokens=None):
@@ -52,7 +52,7 @@ def statistics_of(log_probs, *, length, tokens=None):
 
 
 def audited(result, column="p_value"):
-    """(n,) a column of the rows of the audited."""
+    """(n,) a column of the rows of audited texts or users."""
     return np.array([row[column] for row in result.rows if row["kind"] == "audited"])
 
 
@@ -62,5 +62,5 @@ def failed(result):
 
 
 def auc(scores, members):
-    """How often a member scores above a non-member."""
+    """The share of pairs in which a member scores above a non-member."""
     return (scores[members][:, None] > scores[~members]).mean()

@@ -1,5 +1,7 @@
-"""Users with made-up ranks of their words, and the verb for users."""
+"""Synthetic users: their texts, the ranks of their words, and the verb that audits them."""
 
+import re
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -7,27 +9,48 @@ import numpy as np
 
 from vestige.audits.membership.membership import QueryOptions, ShadowOptions, membership
 from vestige.audits.membership.ranked_words import RankedWords, ShadowRanks, WordCounts
+from vestige.data.corpus import Corpus
 from vestige.data.token_queries import TokenQueries
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.remote.options import RemoteOptions
 from vestige.results import Result
 
 VOCABULARY = 1000
 OPTIONS = {"queries": QueryOptions, "shadows": ShadowOptions, "remote": RemoteOptions}
+CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")
+"""A sentence with which Vestige probes a server."""
 
 
-def users(model: object, texts: object, **named: Any) -> Result:
+def users(model: object, texts: object, **options: Any) -> Result:
     """`membership` of users; options of a group are passed by their own names."""
     for group, kind in OPTIONS.items():
-        if isinstance(named.get(group), kind):
+        if isinstance(options.get(group), kind):
             continue
-        names = {field.name for field in fields(kind)} & named.keys()
-        if options := {name: named.pop(name) for name in names}:
-            named[group] = kind(**options)
-    return membership(model, texts=texts, unit="user", **named)
+        names = {field.name for field in fields(kind)} & options.keys()
+        if members := {name: options.pop(name) for name in names}:
+            options[group] = kind(**members)
+    return membership(model, texts=texts, unit="user", **options)
+
+
+def texts_of(
+    names: Sequence[str], vocabulary: Sequence[str], *, seed: int, texts: int = 4, words: int = 8
+) -> Corpus:
+    """Texts of random words, the same number for each user."""
+    rng = np.random.default_rng(seed)
+    authors = [name for name in names for _ in range(texts)]
+    lines = [" ".join(rng.choice(vocabulary, words)) for _ in authors]
+    return Corpus.from_texts(lines, users=authors)
+
+
+def untrained_lstm(words: Sequence[str]) -> LSTMLanguageModel:
+    """A small model of these words."""
+    config = LSTMConfig(layers=1, embedding_size=6, hidden_size=6)
+    return LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>", *words)), config).eval()
 
 
 def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) -> TokenQueries:
-    """Words by Zipf's law, as many for each user."""
+    """Words with Zipf frequencies, the same number for each user."""
     rng = np.random.default_rng(seed)
     total = users * texts * words
     tokens = np.minimum(rng.zipf(1.3, total), VOCABULARY - 1).astype(np.int32)
@@ -43,7 +66,7 @@ def queries_of(users: int, *, texts: int = 8, words: int = 20, seed: int = 0) ->
 
 
 def ranks_of(queries: TokenQueries, members: np.ndarray, *, gain: float, seed: int) -> np.ndarray:
-    """Ranks near the words' ids, lower by `gain` nats for members."""
+    """Ranks near the ids of the words; those of members are lower by `gain` nats."""
     rng = np.random.default_rng(seed)
     difficulty = np.random.default_rng(99).normal(0, 0.7, (VOCABULARY, 31))[
         queries.tokens, np.minimum(queries.positions, 30)
@@ -88,7 +111,7 @@ def words_of(
     seed: int = 3,
     shadows: ShadowRanks | None = None,
 ) -> RankedWords:
-    """The words under a target that was trained on the members and shows k words."""
+    """Words ranked by a target that was trained on the members and lists k words."""
     is_member = np.isin(np.arange(len(queries.names)), members)
     return RankedWords(
         queries=queries,

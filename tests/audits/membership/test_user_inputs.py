@@ -1,4 +1,4 @@
-"""Inputs of an audit of users: whose each text is, the groups of users, and the queried words."""
+"""Inputs of an audit of users: users of texts, groups of users, and queried words."""
 
 from collections import Counter
 
@@ -20,164 +20,157 @@ from vestige.models.top_k import Context
 from vestige.session import Session
 
 WORDS = tuple(f"w{n}" for n in range(30))
-"""Enough that no two texts of five random ones are near-duplicates."""
+"""Enough words that no two texts of five random ones are near-duplicates."""
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS))
-COLUMNS = {"format": "auto", "text": "text", "user": None, "source": None, "limit": None}
+DEFAULTS = {
+    "person": None, "random_users": None, "format": "auto", "text": "text", "user": None,
+    "source": None, "limit": None,
+}  # fmt: skip
 
 
-def corpus_of(users, each=3, seed=0, sources=False):
-    """Texts of 6 words, one of them unknown, so many of each user in turn."""
+def corpus_of(users, texts=3, seed=0, sources=False):
+    """Texts of 6 words, one of them unknown, by each user in turn."""
     rng = np.random.default_rng(seed)
-    owners = [user for _ in range(each) for user in users]
-    texts = [" ".join([*rng.choice(WORDS, 5), "strange"]) for _ in owners]
-    return Corpus.from_texts(texts, users=owners, sources=texts[::-1] if sources else None)
+    authors = [user for _ in range(texts) for user in users]
+    lines = [" ".join([*rng.choice(WORDS, 5), "strange"]) for _ in authors]
+    return Corpus.from_texts(lines, users=authors, sources=lines[::-1] if sources else None)
 
 
 NAMES = [f"p{n:02}" for n in range(40)]
-OTHERS, MINE = corpus_of(NAMES, seed=1), corpus_of(["ann", "bob"], seed=2)
+REFERENCE, TEXTS = corpus_of(NAMES, seed=1), corpus_of(["ann", "bob"], seed=2)
 
 
-def session(**given):
-    return Session("membership", {}, device="cpu", **{"monitor": RecordingMonitor(), **given})
+def session(**options):
+    return Session("membership", {}, device="cpu", **{"monitor": RecordingMonitor(), **options})
 
 
-def parts_of(texts=MINE, reference=OTHERS):
-    """Both corpora as they are, without the search for near-duplicates."""
+def user_texts(texts=TEXTS, reference=REFERENCE):
+    """Both corpora without the search for near-duplicates."""
     independent = Check("independent", "passed", "Texts differ.")
     return UserTexts(texts=texts, reference=reference, independent=independent)
 
 
-def inputs_of(parts):
+def inputs_of(texts):
     flat = np.full((len(VOCABULARY),) * 2, 1 / len(VOCABULARY))
     target = Target.local("m", TableModel(flat[0], flat, VOCABULARY), {})
-    return UserInputs.of(target, parts, QueryPolicy(k=3))
+    return UserInputs.of(target, texts, QueryPolicy(k=3))
 
 
-def read(texts, reference, *, seed=0, log=None, **given):
-    columns = {name: given.pop(name, usual) for name, usual in COLUMNS.items()}
-    need_sources = given.pop("sources", False)
+def read(texts=TEXTS, reference=REFERENCE, *, seed=0, log=None, sources=False, **options):
     run = session(seed=seed, monitor=log or RecordingMonitor())
-    run.arguments = {
-        "texts": texts,
-        "reference": reference,
-        "person": None,
-        "random_users": None,
-        **columns,
-        **given,
-    }
-    return read_user_texts(run, need_sources=need_sources)
+    run.arguments = {**DEFAULTS, "texts": texts, "reference": reference, **options}
+    return read_user_texts(run, need_sources=sources)
 
 
 @pytest.fixture(scope="module")
 def inputs():
-    return inputs_of(parts_of())
+    return inputs_of(user_texts())
 
 
-# Whose each text is.
+# Users of texts.
 
 
-def test_texts_without_a_user_column_are_those_of_one_person(tmp_path):
+def test_texts_without_a_user_column_belong_to_one_person(tmp_path):
     log = RecordingMonitor()
-    assert read(Corpus.from_texts(["a", "b"]), OTHERS, log=log).texts.users == ["me", "me"]
+    assert read(Corpus.from_texts(["a", "b"]), log=log).texts.users == ["me", "me"]
     assert any("count as one person's, 'me'" in line for line in log.lines)
-    named = read(MINE, OTHERS, person="carla")
-    assert (named.texts.users, list(named.texts)) == (["carla"] * len(MINE), list(MINE))
-    assert named.reference.users == OTHERS.users
-    (tmp_path / "mine.jsonl").write_text('{"text": "a b"}\n{"text": "c"}\n')
-    result = read(tmp_path / "mine.jsonl", OTHERS, user="author").texts
-    assert (list(result), result.users) == (["a b", "c"], ["me", "me"])
-    assert len(read(tmp_path / "mine.jsonl", OTHERS, limit=1).texts) == 1
+    named = read(person="carla")
+    assert (named.texts.users, list(named.texts)) == (["carla"] * len(TEXTS), list(TEXTS))
+    assert named.reference.users == REFERENCE.users
+    file = tmp_path / "texts.jsonl"
+    file.write_text('{"text": "a b"}\n{"text": "c"}\n')
+    texts = read(file, user="author").texts
+    assert (list(texts), texts.users) == (["a b", "c"], ["me", "me"])
+    assert len(read(file, limit=1).texts) == 1
     with pytest.raises(DataError, match='no column "body"'):
-        read(tmp_path / "mine.jsonl", OTHERS, text="body", user="author")
+        read(file, text="body", user="author")
 
 
 def test_a_reference_without_users_has_two_remedies(tmp_path):
     (tmp_path / "others.jsonl").write_text('{"text": "a b"}\n')
     with pytest.raises(DataError, match=r"others\.jsonl has no user column") as caught:
-        read(MINE, tmp_path / "others.jsonl")
+        read(reference=tmp_path / "others.jsonl")
     assert "(`user`)" in caught.value.remedy
     assert "(`random_users` 100)" in caught.value.remedy
 
 
-def test_random_users_share_the_reference_evenly_and_keep_its_order():
+def test_random_users_have_equal_parts_of_the_reference_in_its_order():
     rng = np.random.default_rng(0)
-    nobody = Corpus.from_texts(["".join(rng.choice(list("abcdefgh"), 12)) for _ in range(23)])
-    one, again, other = (
-        read(MINE, nobody, random_users=5, seed=seed).reference for seed in (0, 0, 1)
+    texts = Corpus.from_texts(["".join(rng.choice(list("abcdefgh"), 12)) for _ in range(23)])
+    first, again, other = (
+        read(reference=texts, random_users=5, seed=seed).reference for seed in (0, 0, 1)
     )
-    assert list(one) == list(nobody)
-    assert sorted(Counter(one.users).values()) == [4, 4, 5, 5, 5]
-    assert one.users == again.users != other.users
-    own = read(MINE, OTHERS, random_users=3).reference
-    assert set(own.users) == {"artificial 0", "artificial 1", "artificial 2"}
+    assert list(first) == list(texts)
+    assert sorted(Counter(first.users).values()) == [4, 4, 5, 5, 5]
+    assert first.users == again.users != other.users
+    names = set(read(random_users=3).reference.users)  # in place of the users' own
+    assert names == {"artificial 0", "artificial 1", "artificial 2"}
 
 
-def test_texts_without_a_user_are_left_out_and_counted():
+def test_texts_without_a_user_are_omitted_and_counted():
     log = RecordingMonitor()
     mixed = Corpus.from_texts(["red", "green", "blue"], users=["ann", "", "ann"])
-    result = read(mixed, OTHERS, log=log)
+    result = read(mixed, log=log)
     assert (list(result.texts), result.texts.users) == (["red", "blue"], ["ann", "ann"])
     assert log.lines == ["--texts: 1 texts without a user are left out."]
-    for place in ("texts", "reference"):
-        nobody = {place: Corpus.from_texts(["a", "b"], users=["", ""])}
-        with pytest.raises(DataError, match=f"`{place}`: every text has an empty user"):
-            read(**{"texts": MINE, "reference": OTHERS, **nobody})
+    for name in ("texts", "reference"):
+        without_users = {name: Corpus.from_texts(["a", "b"], users=["", ""])}
+        with pytest.raises(DataError, match=f"`{name}`: every text has an empty user"):
+            read(**without_users)
 
 
-def test_users_on_both_sides_are_refused_unnamed_and_shared_texts_count_once():
-    with pytest.raises(DataError, match="1 user is in both `texts` and `reference`") as hidden:
-        read(MINE + corpus_of(["p03"], seed=9), OTHERS)
-    assert "p03" not in str(hidden.value)
+def test_users_on_both_sides_are_refused_without_their_names():
+    with pytest.raises(DataError, match="1 user is in both `texts` and `reference`") as caught:
+        read(TEXTS + corpus_of(["p03"], seed=9))
+    assert "p03" not in str(caught.value)
+
+
+def test_texts_on_both_sides_count_once():
     log = RecordingMonitor()
-    reference = OTHERS + Corpus.from_texts(list(MINE)[:2], users=["p00"] * 2)
-    result = read(MINE, reference, log=log)
-    assert (list(result.texts), list(result.reference)) == (list(MINE), list(OTHERS))
-    assert log.lines == [
-        f"2 of {len(MINE) + len(reference)} texts are near-duplicates and are left out."
-    ]
+    reference = REFERENCE + Corpus.from_texts(list(TEXTS)[:2], users=["p00"] * 2)
+    result = read(reference=reference, log=log)
+    assert (list(result.texts), list(result.reference)) == (list(TEXTS), list(REFERENCE))
+    total = len(TEXTS) + len(reference)
+    assert log.lines == [f"2 of {total} texts are near-duplicates and are left out."]
 
 
-def test_a_task_that_needs_sources_keeps_them_and_another_drops_them():
-    mine, others = (
-        corpus_of(names, seed=seed, sources=True) for seed, names in enumerate([["ann"], NAMES])
-    )
-    result, own = read(mine, others, sources=True).texts, dict(zip(mine, mine.sources, strict=True))
-    assert result.sources == [own[text] for text in result]
-    assert read(mine, others).texts.sources is None
+def test_sources_are_read_only_for_tasks_that_need_them():
+    texts = corpus_of(["ann"], seed=0, sources=True)
+    others = corpus_of(NAMES, seed=1, sources=True)
+    source_of = dict(zip(texts, texts.sources, strict=True))
+    result = read(texts, others, sources=True).texts
+    assert result.sources == [source_of[text] for text in result]
+    assert read(texts, others).texts.sources is None
     with pytest.raises(DataError, match="`reference` has no column with what each text answers"):
-        read(mine, OTHERS, sources=True)
+        read(texts, sources=True)
 
 
 # Groups.
 
 
-def test_every_non_member_is_in_one_group_whatever_the_order_of_documents(inputs):
-    result = parts_of().groups(seed=5)
-    groups = (result.counted, result.fitted, result.compared)
-    assert sorted(name for group in groups for name in group) == NAMES
-    assert [len(group) for group in groups] == [10, 10, 20]
-    backwards = parts_of(reference=OTHERS.take(np.arange(len(OTHERS))[::-1]))
-    assert backwards.groups(seed=5) == result != parts_of().groups(seed=6)
-    own = parts_of().reference_of(("p01", "p02"), ("p07",))
-    pairs = zip(OTHERS, OTHERS.users, strict=True)
-    assert list(own) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
+def test_groups_of_users_do_not_depend_on_the_order_of_texts(inputs):
+    backwards = user_texts(reference=REFERENCE.take(np.arange(len(REFERENCE))[::-1]))
+    assert backwards.groups(seed=5) == user_texts().groups(seed=5) != user_texts().groups(seed=6)
+    texts = user_texts().reference_of(("p01", "p02"), ("p07",))
+    pairs = zip(REFERENCE, REFERENCE.users, strict=True)
+    assert list(texts) == [text for text, user in pairs if user in ("p01", "p02", "p07")]
     names = inputs.queries.names
-    assert {names[place] for place in inputs.audited} == {"ann", "bob"}
+    assert {names[user] for user in inputs.audited} == {"ann", "bob"}
     for group in ("fitted", "compared", "counted"):
-        wanted = getattr(inputs.texts.groups(seed=0), group)
-        assert [names[n] for n in getattr(inputs.non_members, group)] == list(wanted)
+        expected = getattr(inputs.texts.groups(seed=0), group)
+        assert [names[user] for user in getattr(inputs.non_members, group)] == list(expected)
 
 
 # Words.
 
 
-def test_known_words_of_all_but_the_counted_are_queried_and_theirs_alone_are_counted(inputs):
+def test_texts_of_counted_users_give_counts_and_all_others_give_queries(inputs):
     counted = inputs.texts.groups(seed=0).counted
     all_texts = inputs.texts.all_texts()
     expected = [
-        (place, at, word)
-        for place, (text, user) in enumerate(zip(all_texts, all_texts.users, strict=True))
-        for at, word in enumerate(text.split())
+        (n, position, word)
+        for n, (text, user) in enumerate(zip(all_texts, all_texts.users, strict=True))
+        for position, word in enumerate(text.split())
         if word in WORDS and user not in counted
     ]
     queries = inputs.queries
@@ -191,36 +184,36 @@ def test_known_words_of_all_but_the_counted_are_queried_and_theirs_alone_are_cou
 
 def test_a_context_is_the_words_before_and_the_whole_source(inputs):
     contexts, words = inputs.contexts(inputs.queries.take(inputs.queries.texts == 1))
-    split = list(MINE)[1].split()
-    assert words == split[:5]
-    assert contexts == [Context(tuple(split[:n])) for n in range(5)]
-    parts = parts_of(
+    expected = list(TEXTS)[1].split()[:5]
+    assert words == expected
+    assert contexts == [Context(tuple(expected[:n])) for n in range(5)]
+    texts = user_texts(
         texts=corpus_of(["ann"], sources=True), reference=corpus_of(NAMES[:6], sources=True)
     )
     options = QueryOptions(task="dialogue")
-    target = remote_target(session(), "ask", lambda contexts: [], parts.reference, options)
-    pairs = UserInputs.of(target, parts, QueryPolicy(k=3))
+    target = remote_target(session(), "ask", lambda contexts: [], texts.reference, options)
+    pairs = UserInputs.of(target, texts, QueryPolicy(k=3))
     contexts, _ = pairs.contexts(pairs.queries)
-    sources = parts.all_texts().sources
-    assert [one.source for one in contexts] == [sources[n] for n in pairs.queries.texts]
+    sources = texts.all_texts().sources
+    assert [context.source for context in contexts] == [sources[n] for n in pairs.queries.texts]
 
 
 @pytest.mark.parametrize(
-    ("parts", "rate", "message"),
+    ("texts", "rate", "message"),
     [
-        # 20 are compared: the smallest p-value is 1 / 21.
-        (parts_of(reference=corpus_of(NAMES, each=5, seed=1)), 1 / 22,
+        # 20 are compared: the least p-value is 1 / 21.
+        (user_texts(reference=corpus_of(NAMES, texts=5, seed=1)), 1 / 22,
          r"leaves 20 to compare with; .* needs 21\. Give texts of 41 people"),
-        # 10 fitted users with 3 texts of 5 known words each: 150 words of the 200 that it takes.
-        (parts_of(), 0.1, "150 words of 10 non-members"),
-        (parts_of(texts=Corpus.from_texts(["nothing known here"], users=["ann"])), 0.1,
+        # 10 fitted users have 3 texts of 5 known words each: 150 words, and 200 are needed.
+        (user_texts(), 0.1, "150 words of 10 non-members"),
+        (user_texts(texts=Corpus.from_texts(["nothing known here"], users=["ann"])), 0.1,
          "`texts` has no word that the model knows"),
     ],
 )  # fmt: skip
-def test_an_audit_that_cannot_succeed_is_refused(parts, rate, message):
-    inputs_of(parts_of(reference=corpus_of(NAMES, each=5, seed=1))).require_enough(1 / 21 + 1e-9)
+def test_too_little_text_is_refused(texts, rate, message):
+    inputs_of(user_texts(reference=corpus_of(NAMES, texts=5, seed=1))).require_enough(1 / 21 + 1e-9)
     with pytest.raises(DataError, match=message):
-        inputs_of(parts).require_enough(rate)
+        inputs_of(texts).require_enough(rate)
 
 
 # Target.
@@ -233,11 +226,8 @@ def test_a_function_is_queried_about_the_most_frequent_words_of_the_reference():
     result = remote_target(session(), "m:f", len, text, QueryOptions(vocabulary_size=4))
     words = {result.vocabulary.piece(n) for n in range(result.vocab_size)}
     assert words == {"<unk>", "<eos>", "red", "blue"}
-    assert (result.source_vocabulary, result.record["path"], result.task) == (
-        None,
-        "m:f",
-        "next-word",
-    )
+    assert (result.source_vocabulary, result.record["path"]) == (None, "m:f")
+    assert result.task == "next-word"
 
 
 @pytest.mark.parametrize(("attention", "task"), [(True, "translation"), (False, "dialogue")])

@@ -1,4 +1,4 @@
-"""`membership` of users in Python: beside a base, by ranks alone, interrupted and resumed."""
+"""`membership` of users in Python: with a base, by ranks alone, interrupted and resumed."""
 
 import json
 from dataclasses import replace
@@ -8,232 +8,218 @@ import pytest
 
 from tests.audits.chains import Chain
 from tests.audits.membership.made_texts import audited, failed
-from tests.audits.membership.made_users import users
+from tests.audits.membership.made_users import texts_of, untrained_lstm, users
 from tests.monitors import RecordingMonitor
 from vestige import results
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
-from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import RunError
 from vestige.models import token_statistics as statistics_module
 from vestige.models.checkpoints import save_model
-from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.store import KEPT
 
-# Beside the base that the target was fine-tuned from.
+# Compared with the base of a fine-tune.
 
-CHAIN, EACH = Chain(80, 1.0), 5
+CHAIN = Chain(80, 1.0)
 
 
-def of_users(count, seed, mark):
+def users_named(prefix, count, seed):
     """Five texts of 15 words of each user."""
-    texts = CHAIN.texts([15] * count * EACH, np.random.default_rng(seed))
-    return Corpus.from_texts(texts, users=[f"{mark}{n // EACH}" for n in range(len(texts))])
+    texts = CHAIN.texts([15] * count * 5, np.random.default_rng(seed))
+    return Corpus.from_texts(texts, users=[f"{prefix}{n // 5}" for n in range(len(texts))])
 
 
-PUBLIC, INSIDE, OUTSIDE, REFERENCE, CLEAN = (
-    of_users(count, seed, mark)
-    for count, seed, mark in (
-        (400, 1, "p"), (10, 2, "in"), (10, 3, "out"), (60, 4, "r"), (20, 5, "clean"),
-    )
-)  # fmt: skip
-BASE, TUNED = CHAIN.counted((PUBLIC, 1)), CHAIN.counted((PUBLIC, 1), (INSIDE, 5))
+PUBLIC, MEMBERS, OTHERS = (
+    users_named("p", 400, 1),
+    users_named("in", 10, 2),
+    users_named("out", 10, 3),
+)
+REFERENCE, CLEAN = users_named("r", 60, 4), users_named("clean", 20, 5)
+BASE, TUNED = CHAIN.counted((PUBLIC, 1)), CHAIN.counted((PUBLIC, 1), (MEMBERS, 5))
 
 
-def based(model=TUNED, texts=INSIDE + OUTSIDE, **given):
-    return users(model, texts, **{"reference": REFERENCE, "base": BASE, **given})
+def audit_tuned(model=TUNED, texts=MEMBERS + OTHERS, **options):
+    return users(model, texts, **{"reference": REFERENCE, "base": BASE, **options})
 
 
 @pytest.fixture(scope="module")
-def plain():
-    return based()
+def uninterrupted():
+    return audit_tuned()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("top_k", [None, 20])
-def test_members_are_found_from_all_or_from_a_few_tokens(top_k):
-    result = based(top_k=top_k)
+def test_members_have_small_p_values_for_all_or_a_few_tokens(top_k):
+    result = audit_tuned(top_k=top_k)
     p_values = dict(zip(audited(result, "user"), audited(result), strict=True))
-    inside, outside = (
-        np.mean([p for name, p in p_values.items() if name.startswith(mark)])
-        for mark in ("in", "out")
+    members, others = (
+        np.mean([p for name, p in p_values.items() if name.startswith(prefix)])
+        for prefix in ("in", "out")
     )
-    assert inside < 0.15 < 0.3 < outside
+    assert members < 0.15 < 0.3 < others
     assert result.summary["k"] == (top_k or len(CHAIN.vocabulary))
 
 
 @pytest.mark.slow
-def test_a_target_that_read_none_of_the_users_gives_even_p_values():
-    values = []
+def test_p_values_of_non_members_are_uniform():
+    p_values = []
     for seed in range(6):
-        tuned = CHAIN.counted((PUBLIC, 1), (of_users(10, 50 + seed, "x"), 1))
-        values += audited(based(tuned, seed=seed)).tolist()
-    assert np.mean(np.array(values) <= 0.05) <= 0.1
-    assert np.mean(values) == pytest.approx(0.5, abs=0.1)
+        tuned = CHAIN.counted((PUBLIC, 1), (users_named("x", 10, 50 + seed), 1))
+        p_values += audited(audit_tuned(tuned, seed=seed)).tolist()
+    assert np.mean(np.array(p_values) <= 0.05) <= 0.1
+    assert np.mean(p_values) == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.slow
-def test_members_are_a_leak_and_others_are_none_even_with_a_greeting_in_common():
-    leak, clean = based(texts=INSIDE), based(texts=CLEAN)
-    assert (leak.verdict, clean.verdict) == (LEAK, NO_LEAK)
+def test_members_are_a_leak_and_non_members_with_a_shared_greeting_are_not():
+    leak = audit_tuned(texts=MEMBERS)
+    assert leak.verdict == LEAK
     assert leak.summary["list_p_value"] < 0.001
+
+    def greeting(texts):
+        names = sorted(set(texts.users))
+        return texts + Corpus.from_texts([" ".join(CHAIN.words[:12])] * len(names), users=names)
+
+    clean = audit_tuned(texts=greeting(CLEAN), reference=greeting(REFERENCE))
+    assert (clean.verdict, audited(clean).size) == (NO_LEAK, 20)
     assert clean.summary["claim"]["verb"] == "membership --base"
+    assert clean.summary["calibrated_on"] == 60
     assert not audited(clean, "called").any()
-    greeting = " ".join(CHAIN.words[:12])
-    texts, reference = (
-        side + Corpus.from_texts([greeting] * len(names), users=names)
-        for side in (CLEAN, REFERENCE)
-        for names in [sorted(set(side.users))]
-    )
-    greeted = based(texts=texts, reference=reference)
-    assert (greeted.verdict, audited(greeted).size) == (NO_LEAK, 20)
-    assert greeted.summary["calibrated_on"] == 60
-
-
-def half_unknown(texts):
-    rows = [f"{text} " + " ".join(f"n{n}{at}" for at in range(5)) for n, text in enumerate(texts)]
-    return Corpus.from_texts(rows, users=texts.users)
 
 
 def near_copies():
-    """Texts of nine users that are three with other last words."""
-    rng, owners = np.random.default_rng(8), [f"u{n // 5}" for n in range(45)]
-    starts = [text.rpartition(" ")[0] for text in list(INSIDE)[:3] for _ in range(15)]
+    """Texts of nine users: three texts with different last words."""
+    rng = np.random.default_rng(8)
+    starts = [text.rpartition(" ")[0] for text in list(MEMBERS)[:3] for _ in range(15)]
     texts = [f"{start} {CHAIN.words[int(rng.integers(80))]}" for start in starts]
-    return Corpus.from_texts(texts, users=owners)
+    return Corpus.from_texts(texts, users=[f"u{n // 5}" for n in range(45)])
 
 
-def half_of_the_words(texts):
-    halves = [" ".join(word for word in text.split() if int(word[1:]) < 40) for text in texts]
-    return Corpus.from_texts(halves, users=texts.users)
+def half_unknown():
+    rows = [f"{text} " + " ".join(f"n{n}{i}" for i in range(5)) for n, text in enumerate(CLEAN)]
+    return Corpus.from_texts(rows, users=CLEAN.users)
+
+
+def half_of_the_words():
+    rows = [" ".join(word for word in text.split() if int(word[1:]) < 40) for text in CLEAN]
+    return Corpus.from_texts(rows, users=CLEAN.users)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("texts", "check"),
-    [
-        (near_copies(), "independent"),
-        (half_unknown(CLEAN), "read"),
-        (half_of_the_words(CLEAN), "comparable"),
-    ],
+    [(near_copies(), "independent"), (half_unknown(), "read"), (half_of_the_words(), "comparable")],
 )
-def test_a_check_that_fails_leaves_it_undecided(texts, check):
-    result = based(texts=texts)
+def test_a_failed_check_is_undecided(texts, check):
+    result = audit_tuned(texts=texts)
     assert (result.verdict, check in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
-def test_rounding_of_log_probabilities_moves_no_p_value(monkeypatch, plain):
-    ask, rng = statistics_module.token_statistics, np.random.default_rng(0)
+def test_rounding_of_log_probabilities_changes_no_p_value(monkeypatch, uninterrupted):
+    statistics, rng = statistics_module.token_statistics, np.random.default_rng(0)
 
-    def disturbed(*given, **more):
-        result = ask(*given, **more)
+    def rounded(*arguments, **options):
+        result = statistics(*arguments, **options)
         columns = {n: getattr(result, n) for n in ("log_probs", "means", "deviations")}
         return replace(result, **{
-            name: (one * (1 + 1e-7 * rng.standard_normal(one.shape))).astype(np.float32)
-            for name, one in columns.items()
+            name: (values * (1 + 1e-7 * rng.standard_normal(values.shape))).astype(np.float32)
+            for name, values in columns.items()
         })  # fmt: skip
 
-    monkeypatch.setattr(statistics_module, "token_statistics", disturbed)
-    again = based()
-    assert audited(again).tolist() == audited(plain).tolist()
-    assert again.summary["list_p_value"] == pytest.approx(plain.summary["list_p_value"], abs=0.001)
+    monkeypatch.setattr(statistics_module, "token_statistics", rounded)
+    result = audit_tuned()
+    assert audited(result).tolist() == audited(uninterrupted).tolist()
+    expected = uninterrupted.summary["list_p_value"]
+    assert result.summary["list_p_value"] == pytest.approx(expected, abs=0.001)
 
 
 @pytest.mark.slow
-def test_a_killed_audit_beside_a_base_resumes_and_reads_nothing_twice(tmp_path, monkeypatch, plain):
+def test_an_interrupted_audit_resumes_and_scores_nothing_twice(
+    tmp_path, monkeypatch, uninterrupted
+):
     for name, model in (("tuned", TUNED), ("base", BASE)):
         save_model(model, tmp_path / name)
-    ask, calls = statistics_module.token_statistics, []
+    statistics, calls = statistics_module.token_statistics, []
 
-    def killed(*given, **more):
+    def interrupted(*arguments, **options):
         calls.append(1)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return ask(*given, **more)
+        return statistics(*arguments, **options)
 
-    monkeypatch.setattr(statistics_module, "token_statistics", killed)
-    given = {"base": tmp_path / "base", "out": tmp_path / "out"}
+    monkeypatch.setattr(statistics_module, "token_statistics", interrupted)
+    options = {"base": tmp_path / "base", "out": tmp_path / "out"}
     with pytest.raises(KeyboardInterrupt):
-        based(tmp_path / "tuned", **given)
-    assert based(tmp_path / "tuned", **given).summary == plain.summary
+        audit_tuned(tmp_path / "tuned", **options)
+    assert audit_tuned(tmp_path / "tuned", **options).summary == uninterrupted.summary
     assert len(calls) == 3
     assert set(results.load(tmp_path / "out").run["models"]) == {"target", "base"}
 
 
-# By ranks: a small untrained model.
+# By ranks, with a small untrained model.
 
-FEW = tuple(f"w{n}" for n in range(20))
-
-
-def texts_of(names, *, seed):
-    rng = np.random.default_rng(seed)
-    owners = [name for name in names for _ in range(4)]
-    return Corpus.from_texts([" ".join(rng.choice(FEW, 8)) for _ in owners], users=owners)
-
-
-MINE = texts_of(["me", "you"], seed=1)
-OTHERS = texts_of([f"person {n:02}" for n in range(40)], seed=2)
+WORDS = tuple(f"w{n}" for n in range(20))
+AUDITED = texts_of(["me", "you"], WORDS, seed=1)
+COMPARED = texts_of([f"person {n:02}" for n in range(40)], WORDS, seed=2)
 
 
 @pytest.fixture(scope="module")
 def model():
-    config = LSTMConfig(layers=1, embedding_size=6, hidden_size=6)
-    return LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>", *FEW)), config).eval()
+    return untrained_lstm(WORDS)
 
 
-def audit(model, texts=MINE, **named):
-    return users(model, texts, **{"reference": OTHERS, "shadows": 0, **named})
+def audit(model, texts=AUDITED, **options):
+    return users(model, texts, **{"reference": COMPARED, "shadows": 0, **options})
 
 
 def names_in(folder):
     return {path.name for path in folder.iterdir()}
 
 
-class Stop(RecordingMonitor):
-    """A monitor that interrupts at the first line that contains some text, as Ctrl-C does."""
+class Interrupting(RecordingMonitor):
+    """A monitor that raises KeyboardInterrupt at the first line that contains a text."""
 
-    def __init__(self, at):
+    def __init__(self, text):
         super().__init__()
-        self.at = at
+        self.text = text
 
     def log(self, text):
         super().log(text)
-        if self.at in text:
+        if self.text in text:
             raise KeyboardInterrupt
 
 
-def interrupted(model, out, **named):
-    """The notes of the interruption."""
+def interrupt(model, out, line, **options):
+    """Interrupt an audit at a line of its log; return the notes of the exception."""
     with pytest.raises(KeyboardInterrupt) as caught:
-        audit(model, out=out, **named)
+        audit(model, out=out, monitor=Interrupting(line), **options)
     return getattr(caught.value, "__notes__", [])
 
 
-def test_paths_and_objects_give_the_same_audit_and_leave_nothing(model, tmp_path, monkeypatch):
+def test_paths_and_objects_give_the_same_audit_and_leave_no_files(model, tmp_path, monkeypatch):
     save_model(model, tmp_path / "model")
-    for name, corpus in (("mine", MINE), ("others", OTHERS)):
+    for name, corpus in (("texts", AUDITED), ("reference", COMPARED)):
         rows = [{"text": t, "who": u} for t, u in zip(corpus, corpus.users, strict=True)]
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    loaded = audit(model)
-    files = {"reference": tmp_path / "others.jsonl", "user": "who", "device": "cpu"}
-    paths = audit(str(tmp_path / "model"), tmp_path / "mine.jsonl", **files)
-    assert loaded.rows == paths.rows
-    assert loaded.record["arguments"]["model"] == "<LSTMLanguageModel>"
-    assert paths.record["models"]["target"]["sha256"]
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
-    assert audit(model).rows == paths.rows
+    of_objects = audit(model)
     assert list((tmp_path / "temporary").iterdir()) == []
+    options = {"reference": tmp_path / "reference.jsonl", "user": "who", "device": "cpu"}
+    of_paths = audit(str(tmp_path / "model"), tmp_path / "texts.jsonl", **options)
+    assert of_objects.rows == of_paths.rows
+    assert of_objects.record["arguments"]["model"] == "<LSTMLanguageModel>"
+    assert of_paths.record["models"]["target"]["sha256"]
 
 
-def test_ranks_are_kept_and_belong_to_one_audit(model, tmp_path):
-    assert interrupted(model, tmp_path / "out", monitor=Stop("Comparing")) == [KEPT]
+def test_ranks_are_cached_for_the_same_audit_alone(model, tmp_path):
+    assert interrupt(model, tmp_path / "out", "Comparing") == [KEPT]
     assert names_in(tmp_path) == {"out.partial"}
     with pytest.raises(RunError, match=r"other settings: alpha 0\.05 and not 0\.2"):
         audit(model, out=tmp_path / "out", alpha=0.2)
     with pytest.raises(RunError, match="other settings: texts"):
-        audit(model, texts_of(["you"], seed=3), out=tmp_path / "out")
+        audit(model, texts_of(["you"], WORDS, seed=3), out=tmp_path / "out")
     log = RecordingMonitor()
     result = audit(model, out=tmp_path / "out", monitor=log)
     assert "reading the texts" not in log.tasks
@@ -241,11 +227,10 @@ def test_ranks_are_kept_and_belong_to_one_audit(model, tmp_path):
     assert names_in(tmp_path) == {"out"}
 
 
-def test_shadow_models_are_kept_and_the_interruption_says_so(model, tmp_path):
+def test_trained_shadow_models_survive_an_interruption(model, tmp_path):
     options = {"shadows": 2, "epochs": 1, "hidden_size": 4}
-    options |= {"select": "informative", "calls": 24}  # shadow models come first
-    stop = Stop("trained shadow")
-    assert interrupted(model, tmp_path / "out", monitor=stop, **options) == [KEPT]
+    options |= {"select": "informative", "calls": 24}  # shadow models are trained first
+    assert interrupt(model, tmp_path / "out", "trained shadow", **options) == [KEPT]
     assert names_in(tmp_path) == {"out.partial", "out.shadows"}
     log = RecordingMonitor()
     audit(model, out=tmp_path / "out", monitor=log, **options)

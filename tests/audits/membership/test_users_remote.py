@@ -1,16 +1,14 @@
-"""An audit of users of a function that misbehaves, and of a server: complete, and paid once."""
+"""An audit of users of an unreliable function and of a server: complete, and paid once."""
 
 import json
-import re
 import sys
 import time
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from tests.audits.membership.made_texts import audited, failed
-from tests.audits.membership.made_users import users
+from tests.audits.membership.made_users import CONTROL, texts_of, untrained_lstm, users
 from tests.models.narrowed import narrow
 from tests.models.served import FAULTS, KEY, Served, failing, serving
 from tests.monitors import RecordingMonitor
@@ -18,10 +16,7 @@ from vestige.audits.membership import service as service_module
 from vestige.audits.membership.service import CALLS_PER_WORD, server_cost
 from vestige.audits.update.diff import diff
 from vestige.claims import UNDECIDED
-from vestige.data.corpus import Corpus
-from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError, ModelError
-from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.remote import retry as retries
 from vestige.models.remote.options import RemoteOptions
 from vestige.models.top_k import Context
@@ -30,25 +25,14 @@ from vestige.store import Store
 pytest.importorskip("openai")
 
 WORDS = tuple(f"w{n}" for n in range(12))
-"""Few, so that texts begin alike and little is queried; enough that few are near-duplicates."""
-CONTROL = re.compile(r"The \w+ \w+ on \w+ and \w+ by \w+ that the \w+ \w+ be")
-"""A sentence that a probe draws."""
-
-
-def texts_of(names, *, seed):
-    rng = np.random.default_rng(seed)
-    owners = [name for name in names for _ in range(6)]
-    return Corpus.from_texts([" ".join(rng.choice(WORDS, 6)) for _ in owners], users=owners)
-
-
-ME = texts_of(["me"], seed=1)
-PEOPLE = texts_of([f"person {n:02}" for n in range(40)], seed=2)
+"""Few words, so that texts share prefixes and need few queries, but few are near-duplicates."""
+AUDITED = texts_of(["me"], WORDS, seed=1, texts=6, words=6)
+REFERENCE = texts_of([f"person {n:02}" for n in range(40)], WORDS, seed=2, texts=6, words=6)
 
 
 @pytest.fixture(scope="module")
 def model():
-    config = LSTMConfig(layers=1, embedding_size=6, hidden_size=6)
-    return LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>", *WORDS)), config).eval()
+    return untrained_lstm(WORDS)
 
 
 @pytest.fixture
@@ -57,17 +41,16 @@ def likeliest(model):
 
 
 @pytest.fixture(autouse=True)
-def no_pauses_and_a_key(monkeypatch):
+def key_and_no_pauses(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
     monkeypatch.setattr(
         retries.RetryPolicy, "pauses", lambda retry: [0.0] * (retry.attempts - 1) + [None]
     )
 
 
-def audit(target, **given):
-    usual = {"reference": PEOPLE, "shadows": 0, "top_k": 3}
-    usual |= {} if given.keys() & {"queries", "calls"} else {"queries": 5}
-    return users(target, ME, **{**usual, **given})
+def audit(target, **options):
+    defaults = {"reference": REFERENCE, "shadows": 0, "top_k": 3, "queries": 5}
+    return users(target, AUDITED, **{**defaults, **options})
 
 
 # Functions.
@@ -79,7 +62,7 @@ def test_a_function_that_always_lists_the_same_words_is_undecided():
     assert "alive" in failed(result)
 
 
-def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
+def test_a_slow_call_is_logged(likeliest, monkeypatch):
     calls = []
 
     def slow(contexts):
@@ -94,86 +77,81 @@ def test_a_call_that_takes_long_is_reported(likeliest, monkeypatch):
 
 
 @pytest.mark.slow
-def test_unknown_words_and_missing_answers_are_counted(likeliest):
-    scant = audit(lambda contexts: [[*a[:1], "neverheard"] for a in likeliest(contexts)]).summary
-    assert scant["short_lists"] == scant["unknown_words"] == scant["queries"]
-
-    def shy(contexts):
+def test_missing_answers_are_counted(likeliest):
+    def incomplete(contexts):
         answers = zip(contexts, likeliest(contexts), strict=True)
         return [None if len(context.words) == 4 else answer for context, answer in answers]
 
-    result = audit(shy)
+    result = audit(incomplete)
     assert result.summary["refused"] > 0
-    left = result.summary["words_asked"] - result.summary["words_unanswered"]
-    assert audited(result, "words").sum() < left < result.summary["words_asked"]
+    answered = result.summary["words_asked"] - result.summary["words_unanswered"]
+    assert audited(result, "words").sum() < answered < result.summary["words_asked"]
 
 
 @pytest.mark.slow
-def test_a_function_that_never_answers_is_given_up_soon_and_its_audit_resumes(
+def test_a_function_that_never_answers_ends_the_audit_which_resumes(
     likeliest, tmp_path, monkeypatch
 ):
     def dead(contexts):
         raise ConnectionError("private: " + " ".join(contexts[0].words))
 
-    named = SimpleNamespace(ask=dead)
-    monkeypatch.setitem(sys.modules, "function_that_dies", named)
-    given = {"out": tmp_path / "out", "attempts": 2}
-    with pytest.raises(
-        ModelError, match="function_that_dies:ask keeps failing, by query"
-    ) as caught:
-        audit("function_that_dies:ask", **given)
+    module = SimpleNamespace(ask=dead)
+    monkeypatch.setitem(sys.modules, "function_that_dies", module)
+    options = {"out": tmp_path / "out", "attempts": 2}
+    with pytest.raises(ModelError, match="function_that_dies:ask keeps failing") as caught:
+        audit("function_that_dies:ask", **options)
     assert "ConnectionError" in str(caught.value)
     assert "private" not in str(caught.value)
     with Store(tmp_path / "out.partial" / "work.sqlite") as store:
         assert dict(store.part("answer/")) == {}
         assert store["account"]["calls"] == 2 * 3
     assert not (tmp_path / "out").exists()
-    named.ask = likeliest
-    summary = audit("function_that_dies:ask", **given).summary
+    module.ask = likeliest
+    summary = audit("function_that_dies:ask", **options).summary
     assert (summary["failures"], summary["words_unanswered"]) == (6, 0)
 
 
 # Servers.
 
 
-class OfWords(Served):
-    """A server of a model of words, each a token with the blank before it."""
+class ServedWords(Served):
+    """A server of a word model; each word is a token that begins with a blank."""
 
     def piece(self, token):
         return " " + super().piece(token)
 
 
 @pytest.mark.slow
-def test_a_server_gives_the_audit_of_its_model_also_behind_a_failing_proxy(model, tmp_path):
-    served, log = OfWords(model), RecordingMonitor()
-    given = {"timeout": 0.5, "attempts": 8, "out": tmp_path / "failing"}
+def test_a_server_gives_the_audit_of_its_model_even_through_a_failing_proxy(model, tmp_path):
+    served, log = ServedWords(model), RecordingMonitor()
+    options = {"timeout": 0.5, "attempts": 8, "out": tmp_path / "failing"}
     with serving(served) as url:
         result = audit(f"openai:{url}#small", out=tmp_path / "out", monitor=log)
         calls = len(served.asked)
         audit(f"openai:{url}#small", statistics=tmp_path / "out.statistics")
         later = [json.dumps(body["prompt"]) for body in served.asked[calls:]]
-        assert all(one == '""' or CONTROL.search(one) for one in later), "a text was sent again"
+        assert all(prompt == '""' or CONTROL.search(prompt) for prompt in later), "sent twice"
         with failing(url, FAULTS["rate limit"], every=9) as (proxy, faults):
-            again = audit(f"openai:{proxy}#small", **given)
+            through_proxy = audit(f"openai:{proxy}#small", **options)
     assert faults
-    assert again.rows == result.rows == audit(narrow(model, k=3)).rows
+    assert through_proxy.rows == result.rows == audit(narrow(model, k=3)).rows
     assert (result.summary["calls"], result.summary["listed_pieces"]) == (calls, 0)
     assert result.summary["tokens"] > 0
     plan = next(n for n, line in enumerate(log.lines) if line.startswith("Plan: "))
-    assert plan < next(n for n, one in enumerate(log.lines) if "The server's model is" in one)
+    assert plan < next(n for n, line in enumerate(log.lines) if "The server's model is" in line)
     files = [file for file in tmp_path.rglob("*") if file.is_file()]
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
 
 
 @pytest.mark.slow
-def test_a_server_that_cannot_be_enough_is_refused_before_the_first_call(model):
+def test_a_server_that_cannot_be_audited_is_refused_before_the_first_call(model):
     for name in ("budget", "token_budget"):
-        served = OfWords(model)
+        served = ServedWords(model)
         with serving(served) as url, pytest.raises(DataError, match=f"`{name}` 9 is too small"):
             audit(f"openai:{url}#small", **{name: 9})
         assert served.asked == []
     refused = pytest.raises(DataError, match="`top_k` 3 is more than the 1 tokens")
-    with serving(OfWords(model, most=1)) as url, refused:
+    with serving(ServedWords(model, most=1)) as url, refused:
         audit(f"openai:{url}#small")
     with pytest.raises(ModelError, match="is a server") as caught:
         diff("openai:http://localhost:9/v1#small", "other")
@@ -186,7 +164,7 @@ def test_a_key_is_never_an_option(name):
         RemoteOptions(key_env=name)
 
 
-def test_the_bound_on_calls_counts_pieces_of_words_and_a_budget_may_be_just_enough():
+def test_the_bound_on_calls_includes_pieces_of_words_and_may_equal_the_budget():
     for k in (1, 3):
         line = server_cost([Context(("w0",)), Context(())], RemoteOptions(), k=k)
         assert f"at most {16 + 2 * k * CALLS_PER_WORD:,} calls" in line

@@ -1,4 +1,4 @@
-"""An audit that is killed, again and again, ends as if nothing had happened, and pays once."""
+"""An audit of users that is killed at many moments gives the same result and queries once."""
 
 import json
 import subprocess
@@ -19,20 +19,20 @@ SERVICE = """
 import hashlib, json, os
 from pathlib import Path
 WORDS = [f"w{n}" for n in range(20)]
-def key(words, one):
-    return hashlib.md5(" ".join([*words[-1:], one]).encode()).digest()
+def key(words, word):
+    return hashlib.md5(" ".join([*words[-1:], word]).encode()).digest()
 def ask(contexts):
-    with Path(__file__).with_name(os.environ["OUT"] + ".asked").open("a") as file:
+    with Path(__file__).with_name(os.environ["OUT"] + ".queries").open("a") as file:
         for context in contexts:
             print(json.dumps(context.words), file=file)
-    return [sorted(WORDS, key=lambda one: key(c.words, one))[:5] for c in contexts]
+    return [sorted(WORDS, key=lambda word: key(c.words, word))[:5] for c in contexts]
 """
 
 FORKS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
 import pyarrow.parquet as parquet
-import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
+import torch._dynamo  # slow, and every optimizer imports it: once here, not in each child
 import sklearn.ensemble
 from vestige import results
 from vestige.cli.app import run as command
@@ -57,10 +57,10 @@ calls = {
     "rows": (parquet, "write_table"),
 }
 
-def logged(model, task, *, directory, learn=shadows.learn, **named):
+def logged(model, task, *, directory, learn=shadows.learn, **options):
     with Path(os.environ["OUT"] + ".trained").open("a") as file:
         print(directory.name, (directory / "shadow.json").exists(), file=file)
-    return learn(model, task, directory=directory, **named)
+    return learn(model, task, directory=directory, **options)
 
 def child(out, moment):
     if pid := os.fork():
@@ -77,17 +77,17 @@ def child(out, moment):
     os._exit(code or 0)
 
 killed = 0
-for each in sys.argv[2:]:
-    out, _, moment = each.partition("/")
+for argument in sys.argv[2:]:
+    out, _, moment = argument.partition("/")
     finished = Path(out, "run.json").exists()
     pid = child(out, moment)
     if moment.startswith("after:"):
         time.sleep(rng.uniform(0, float(moment[6:])))
         os.kill(pid, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    # The three verdicts, or killed, or a finished audit, which is never overwritten.
+    # A verdict, or killed, or 2 if the audit is finished: it is never overwritten.
     if code not in (0, 1, 3, -signal.SIGKILL, *([2] if finished else [])):
-        sys.exit(f"{each}: exit code {code}")
+        sys.exit(f"{argument}: exit code {code}")
     killed += code == -signal.SIGKILL
     if moment == "end":
         files = {str(path): path.stat().st_mtime_ns for path in Path().glob(f"{out}*/**/*")}
@@ -95,7 +95,7 @@ for each in sys.argv[2:]:
         killed = 0
 """
 
-# Named places first: a fast machine may end within the seconds of the others.
+# Named moments first: on a fast machine the audit may end before the timed one.
 MOMENTS = [
     *("answer:1", "stored:2", "file:1", "checkpoint:2", "record:1", "recorded:2", "model:1"),
     *("ranks:2", "answer:3", "stored:9", "save:1", "rows:1", "after:1"),
@@ -104,7 +104,7 @@ MOMENTS = [
 
 @pytest.fixture
 def folder(tmp_path):
-    """Texts, and a service that logs what it is asked."""
+    """Texts, and a service that logs its queries."""
     rng = np.random.default_rng(0)
     for name, users in (("mine", ["me", "you"]), ("others", [f"user {n:02}" for n in range(40)])):
         rows = [
@@ -117,8 +117,8 @@ def folder(tmp_path):
     return tmp_path
 
 
-def audits(folder, *moments):
-    """Run them, each "OUT/moment" when it is killed; for every end: kills before, and files."""
+def run_audits(folder, *moments):
+    """Run one audit per "OUT/MOMENT" of its kill; returns the kills and files at each "end"."""
     words = [
         "membership", "service_that_logs:ask", "--unit", "user", "--texts", "mine.jsonl",
         "--reference", "others.jsonl", "--user", "who", "--top-k", "5", "--calls", "24",
@@ -133,29 +133,29 @@ def audits(folder, *moments):
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_killed_at_any_moment_it_ends_in_the_same_result_and_trains_nothing_twice(folder):
-    killed = [f"killed/{moment}" for moment in MOMENTS]
-    _, (kills, first), (_, again) = audits(folder, "whole/end", *killed, "killed/end", "killed/end")
+def test_a_killed_audit_gives_the_same_result_and_trains_nothing_twice(folder):
+    moments = [f"killed/{moment}" for moment in MOMENTS]
+    ends = run_audits(folder, "whole/end", *moments, "killed/end", "killed/end")
+    _, (kills, files), (_, files_later) = ends
     assert kills >= 8
-    assert again == first, "a finished audit is left alone"
+    assert files_later == files, "a finished audit does not change"
     assert not (folder / "killed.partial").exists()
     expected, result = (results.load(folder / name) for name in ("whole", "killed"))
     assert result.rows == expected.rows
-    apart = ("queries", "calls", "cached", "seconds", "contexts")
-    assert {k: v for k, v in result.summary.items() if k not in apart} == {
-        k: v for k, v in expected.summary.items() if k not in apart
+    costs = ("queries", "calls", "cached", "seconds", "contexts")
+    assert {k: v for k, v in result.summary.items() if k not in costs} == {
+        k: v for k, v in expected.summary.items() if k not in costs
     }
-    once, trained = (
-        [line.split() for line in (folder / f"{name}.trained").read_text().splitlines()]
-        for name in ("whole", "killed")
-    )
-    assert len({name for name, _ in once}) == 4
-    assert {name for name, _ in trained} == {name for name, _ in once}
-    assert all(finished == "False" for _, finished in trained), "what had ended began again"
-    asked, again = (
-        Counter((folder / f"{name}.asked").read_text().splitlines()) for name in ("whole", "killed")
-    )
-    assert again.keys() == asked.keys()
-    # What is asked again is what a kill cut short: one call of 16 contexts at most.
-    assert again.total() - asked.total() <= 16 * kills
-    assert again.total() <= result.summary["queries"] <= 3000
+
+    def lines(name):
+        return (folder / name).read_text().splitlines()
+
+    names = {line.split()[0] for line in lines("whole.trained")}
+    assert len(names) == 4
+    assert {line.split()[0] for line in lines("killed.trained")} == names
+    assert all(line.endswith(" False") for line in lines("killed.trained")), "trained again"
+    queries, with_kills = Counter(lines("whole.queries")), Counter(lines("killed.queries"))
+    assert with_kills.keys() == queries.keys()
+    # Each kill repeats one call at most, of 16 contexts.
+    assert with_kills.total() - queries.total() <= 16 * kills
+    assert with_kills.total() <= result.summary["queries"] <= 3000

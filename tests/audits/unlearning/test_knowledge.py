@@ -1,4 +1,4 @@
-"""Knowledge of deleted texts, by simulation with a known truth."""
+"""Knowledge of deleted texts: simulations with a known truth."""
 
 import numpy as np
 import pytest
@@ -16,52 +16,42 @@ def verify(*known, **more):
     return knowledge.verify(*known, checks=passed("unlearning"), **more)
 
 
-def left(result, name="left"):
-    """The ends of an interval."""
+def interval(result, name="left"):
+    """The ends of an interval of the summary."""
     return result.summary[f"{name}_low"], result.summary[f"{name}_high"]
 
 
-def drawn(rng, *, gains, count=(25, 60), hardness=0.5):
-    """Knowledge of models with the same texts: difficulty of texts, gain of models, noise."""
-    sides = {}
-    for side, n in zip(("deleted", "reference"), count, strict=True):
-        hard = rng.normal(-4, hardness, n)
-        sides[side] = [
-            hard + (gain if side == "deleted" else 0) + rng.normal(0, 0.1, n) for gain in gains
-        ]
+def drawn(rng, *, gains, count=(25, 60), difficulty=0.5):
+    """Knowledge of one model per gain: difficulty of texts, gain on deleted texts, noise."""
+    rng, sides = np.random.default_rng(rng), []
+    for n, gained in zip(count, (1, 0), strict=True):
+        texts = rng.normal(-4, difficulty, n)
+        sides.append([texts + gain * gained + rng.normal(0, 0.1, n) for gain in gains])
     return [
-        Knowledge(deleted=a, reference=b)
-        for a, b in zip(sides["deleted"], sides["reference"], strict=True)
+        Knowledge(deleted=deleted, reference=reference)
+        for deleted, reference in zip(*sides, strict=True)
     ]
 
 
-def seeded(seed, *gains, **more):
-    return drawn(np.random.default_rng(seed), gains=gains, **more)
-
-
 @pytest.mark.slow
-def test_the_rate_of_false_leaks_is_the_stated_one():
-    rng, blamed = np.random.default_rng(1), 0
+def test_the_rate_of_false_leaks_is_alpha():
+    rng, leaks = np.random.default_rng(1), 0
     for seed in range(150):
         before, after = drawn(rng, gains=(1.0, 0.0))
-        blamed += verify(before, after, seed=seed).verdict == LEAK
-    assert 0.01 < blamed / 150 < 0.104  # 0.05 and three standard errors
+        leaks += verify(before, after, seed=seed).verdict == LEAK
+    assert 0.01 < leaks / 150 < 0.104  # 0.05 and three standard errors
 
 
-def test_the_interval_of_the_remaining_share_covers_the_truth_at_its_level():
-    rng, held, known = np.random.default_rng(2), 0, 0
-    for _ in range(800):
-        before, after = drawn(rng, gains=(0.8, 0.2))
-        result = remaining_share(before, after)
-        if result is not None:
-            known += 1
-            held += result.low <= 0.25 <= result.high
-    assert known > 700
-    assert 0.93 < held / known < 0.97
+def test_the_interval_of_the_remaining_share_has_its_coverage():
+    rng = np.random.default_rng(2)
+    shares = [remaining_share(*drawn(rng, gains=(0.8, 0.2))) for _ in range(800)]
+    covered = [share.low <= 0.25 <= share.high for share in shares if share is not None]
+    assert len(covered) > 700
+    assert 0.93 < np.mean(covered) < 0.97
 
 
 def test_the_ends_of_fiellers_interval_solve_its_equation():
-    before, after = seeded(3, 1.5, 0.5)
+    before, after = drawn(3, gains=(1.5, 0.5))
     for share in remaining_share(before, after).interval:
         rest = Knowledge(
             deleted=after.deleted - share * before.deleted,
@@ -71,31 +61,30 @@ def test_the_ends_of_fiellers_interval_solve_its_equation():
         assert rest.value**2 / spread == pytest.approx(stats.t.isf(0.025, 24) ** 2)
 
 
-def test_the_p_value_pays_for_both_directions():
-    before, after = seeded(3, 1.5, 0.5)
+def test_the_p_value_is_two_sided():
+    before, after = drawn(3, gains=(1.5, 0.5))
     test = verify(before, after).claim.test
     smaller = min(after.p_value(seed=0), after.p_value(seed=0, less=True))
     assert test.p == pytest.approx(2 * smaller)
     assert test.least == pytest.approx(2 / (knowledge.PERMUTATIONS + 1))
-    few = verify(*seeded(3, 1.5, 0.5, count=(2, 3)))  # five texts divide in ten ways
+    few = verify(*drawn(3, gains=(1.5, 0.5), count=(2, 3)))  # five texts have ten splits
     assert few.claim.test.least == pytest.approx(2 / 10)
 
 
 def test_a_remaining_share_needs_two_texts_on_each_side():
-    one, two = (seeded(3, 50.0, 20.0, count=(n, 60), hardness=0.1) for n in (1, 2))
-    assert remaining_share(*one) is None
-    result = remaining_share(*two)
+    too_few, enough = (drawn(3, gains=(50.0, 20.0), count=(n, 60), difficulty=0.1) for n in (1, 2))
+    assert remaining_share(*too_few) is None
+    result = remaining_share(*enough)
     assert result.low < result.value < result.high
 
 
 def test_a_retrained_model_removes_the_difficulty_of_texts():
-    before, after, retrained = seeded(4, 1.0, 0.1, 0.0, hardness=1.0)
-    alone, beside = verify(before, after), verify(before, after, retrained=retrained)
-    assert alone.verdict != LEAK
-    assert (beside.verdict, beside.summary["finding"]) == (LEAK, "still known")
-    wide, narrow = (high - low for low, high in map(left, (alone, beside)))
-    assert narrow < wide / 3
-    low, high = left(beside)
+    before, after, retrained = drawn(4, gains=(1.0, 0.1, 0.0), difficulty=1.0)
+    without, compared = verify(before, after), verify(before, after, retrained=retrained)
+    assert without.verdict != LEAK
+    assert (compared.verdict, compared.summary["finding"]) == (LEAK, "still known")
+    (wide_low, wide_high), (low, high) = interval(without), interval(compared)
+    assert high - low < (wide_high - wide_low) / 3
     assert low <= 0.1 <= high
 
 
@@ -104,38 +93,38 @@ def test_a_retrained_model_removes_the_difficulty_of_texts():
     [
         (5, (1.0, -1.0), LEAK, "suppressed"),
         (5, (-1.0, -1.0), UNDECIDED, None),  # as low before
-        (8, (0.5, 0.0), UNDECIDED, None),  # more than a quarter may be left
+        (8, (0.5, 0.0), UNDECIDED, None),  # more than a quarter may remain
         (8, (3.0, 0.0), NO_LEAK, None),
         (6, (0.0, 0.0), UNDECIDED, None),  # nothing was known
     ],
 )
 def test_the_verdict_follows_from_the_knowledge_of_both_models(seed, gains, verdict, finding):
-    result = verify(*seeded(seed, *gains))
+    result = verify(*drawn(seed, gains=gains))
     assert (result.verdict, result.summary["finding"]) == (verdict, finding)
     if gains == (0.0, 0.0):
         assert result.summary["left"] is None
         [reason] = result.claim.reasons
         assert "BEFORE is not shown to know the deleted texts" in reason
     elif seed == 8:
-        assert (left(result)[1] > 0.25) == (verdict == UNDECIDED)
+        assert (interval(result)[1] > 0.25) == (verdict == UNDECIDED)
 
 
 def test_copies_of_texts_are_one_unit_in_every_number():
-    alone = seeded(9, 1.0, 0.3, count=(12, 20))
+    single = drawn(9, gains=(1.0, 0.3), count=(12, 20))
     units = tuple(np.repeat(np.arange(size), 4) for size in (12, 20))
     four = [
         Knowledge(deleted=np.repeat(k.deleted, 4), reference=np.repeat(k.reference, 4), units=units)
-        for k in alone
+        for k in single
     ]
-    once, copied = verify(*alone), verify(*four)
+    once, copied = verify(*single), verify(*four)
     assert copied.summary["p_value"] == once.summary["p_value"]
-    assert left(copied) == pytest.approx(left(once))
-    assert left(copied, "after_knows") == pytest.approx(left(once, "after_knows"))
+    for name in ("left", "after_knows"):
+        assert interval(copied, name) == pytest.approx(interval(once, name))
     assert copied.summary["deleted_units"] == 12
 
 
-def test_scores_that_are_not_finite_decide_nothing():
-    before, after = seeded(7, 1.0, 1.0)
+def test_scores_that_are_not_finite_are_undecided():
+    before, after = drawn(7, gains=(1.0, 1.0))
     after.deleted[3] = np.nan
     result = verify(before, after)
     assert (result.verdict, result.claim.test) == (UNDECIDED, None)
@@ -143,14 +132,14 @@ def test_scores_that_are_not_finite_decide_nothing():
 
 
 @pytest.mark.parametrize(
-    ("alike", "blocks"),
+    ("equal", "blocks"),
     [(("before", "after"), (NO_LEAK,)), (("before", "retrained"), (LEAK, NO_LEAK)),
      (("after", "retrained"), (LEAK, NO_LEAK))],
 )  # fmt: skip
-def test_only_equality_of_before_and_after_is_a_finding(alike, blocks):
+def test_only_equality_of_before_and_after_allows_a_leak(equal, blocks):
     rng = np.random.default_rng(0)
     scores = {role: rng.normal(size=50) for role in ("before", "after", "retrained")}
-    scores[alike[1]] = scores[alike[0]]
+    scores[equal[1]] = scores[equal[0]]
     [failed] = [check for check in different_models(scores) if check.state == "failed"]
     assert failed.blocks == blocks
 
@@ -169,7 +158,7 @@ def statistics_of(rows):
     )  # fmt: skip
 
 
-def test_short_texts_are_compared_over_the_positions_that_both_lists_reach():
+def test_texts_are_compared_over_the_positions_that_both_lists_reach():
     rng = np.random.default_rng(3)
     easier = np.log(np.arange(1, 41) / 41)  # later tokens are more probable
     short, long = (

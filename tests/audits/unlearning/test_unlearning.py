@@ -1,6 +1,4 @@
-"""Deleted texts end to end: still known, gone, suppressed, undecided, cached, refused."""
-
-import json
+"""`unlearning` end to end: verdicts, units, caching, the command line and refusals."""
 
 import numpy as np
 import pytest
@@ -23,22 +21,23 @@ def texts(count, seed):
     return CHAIN.texts([25] * count, np.random.default_rng(seed))
 
 
-KEPT, GONE, NEVER = texts(60, 1), texts(40, 2), texts(80, 3)
-BEFORE = CHAIN.counted((KEPT, 1), (GONE, 1))
+RETAINED, DELETED, REFERENCE = texts(60, 1), texts(40, 2), texts(80, 3)
+BEFORE = CHAIN.counted((RETAINED, 1), (DELETED, 1))
 RETRAINED = CHAIN.counted((texts(60, 4), 1))
-HALF = CHAIN.counted((KEPT, 1), (GONE, 0.5))
-LISTS = {"deleted": Corpus.from_texts(GONE), "reference": Corpus.from_texts(NEVER)}
+HALF = CHAIN.counted((RETAINED, 1), (DELETED, 0.5))
+LISTS = {"deleted": Corpus.from_texts(DELETED), "reference": Corpus.from_texts(REFERENCE)}
 
 
-def verified(after, before=BEFORE, **options):
+def verify(after, before=BEFORE, **options):
     return unlearning(before, after, **{**LISTS, **options})
 
 
 def failed(result):
+    """Names of the checks that failed."""
     return {check.name for check in result.claim.checks if check.state == "failed"}
 
 
-def answer_of(result):
+def sentence_of(result):
     return report_of(results.run_of(result), show_secrets=False).verdict.sentence
 
 
@@ -49,13 +48,13 @@ def answer_of(result):
         (BEFORE, LEAK, "still known", "100% of what BEFORE knew remains (95% CI 100% to 100%)."),
         (HALF, LEAK, "still known", "% of what BEFORE knew remains"),
         (RETRAINED, NO_LEAK, None, "% of what BEFORE knew remains"),
-        (CHAIN.counted((KEPT, 1), (GONE, -0.25)), LEAK, "suppressed",
+        (CHAIN.counted((RETAINED, 1), (DELETED, -0.25)), LEAK, "suppressed",
          "AFTER knows the 40 deleted texts less than the 80 reference texts"),
     ],
 )  # fmt: skip
 def test_the_verdict_follows_from_the_models(after, verdict, finding, answer):
-    result = verified(after)
-    assert answer in answer_of(result)
+    result = verify(after)
+    assert answer in sentence_of(result)
     assert (result.verdict, result.summary["finding"]) == (verdict, finding)
     if after is BEFORE:
         assert result.summary["left"] == pytest.approx(1.0)
@@ -66,24 +65,25 @@ def test_the_verdict_follows_from_the_models(after, verdict, finding, answer):
 
 @pytest.mark.slow
 def test_a_retrained_model_narrows_the_remaining_share_and_must_be_another_model():
-    after = CHAIN.counted((KEPT, 1), (GONE, 0.3))
-    alone, beside = verified(after), verified(after, retrained=CHAIN.counted((KEPT, 1)))
-    widths = [r.summary["left_high"] - r.summary["left_low"] for r in (alone, beside)]
+    after = CHAIN.counted((RETAINED, 1), (DELETED, 0.3))
+    without = verify(after).summary
+    compared = verify(after, retrained=CHAIN.counted((RETAINED, 1))).summary
+    widths = [summary["left_high"] - summary["left_low"] for summary in (without, compared)]
     assert widths[1] < widths[0]
-    assert beside.summary["retrained_knows_low"] < 0 < beside.summary["retrained_knows_high"]
-    same = verified(RETRAINED, retrained=RETRAINED)
+    assert compared["retrained_knows_low"] < 0 < compared["retrained_knows_high"]
+    same = verify(RETRAINED, retrained=RETRAINED)
     assert (same.verdict, "different" in failed(same)) == (UNDECIDED, True)
-    assert answer_of(same).startswith("A check failed")
+    assert sentence_of(same).startswith("A check failed")
 
 
-def test_nothing_is_decided_if_before_knew_nothing():
-    result = verified(RETRAINED, RETRAINED)
+def test_texts_that_before_does_not_know_are_undecided():
+    result = verify(RETRAINED, RETRAINED)
     assert result.verdict == UNDECIDED
-    assert answer_of(result).startswith("BEFORE is not shown to know the 40 deleted texts")
-    # No share is left of nothing: the headline is what AFTER knows.
-    headline, summary = result.claim.estimate, result.summary
-    assert headline.value == summary["after_knows"]
-    assert headline.interval == (summary["after_knows_low"], summary["after_knows_high"])
+    assert sentence_of(result).startswith("BEFORE is not shown to know the 40 deleted texts")
+    # There is no remaining share, so the estimate is what AFTER knows.
+    estimate, summary = result.claim.estimate, result.summary
+    assert estimate.value == summary["after_knows"]
+    assert estimate.interval == (summary["after_knows_low"], summary["after_knows_high"])
 
 
 @pytest.mark.slow
@@ -91,15 +91,15 @@ def test_nothing_is_decided_if_before_knew_nothing():
 def test_a_reference_with_other_words_is_undecided(retrained):
     words = np.random.default_rng(5).integers(30, 60, (40, 25))
     other = Corpus.from_texts([" ".join(CHAIN.words[word] for word in text) for text in words])
-    result = verified(RETRAINED, retrained=retrained, reference=other)
+    result = verify(RETRAINED, retrained=retrained, reference=other)
     assert (result.verdict, "comparable" in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
 def test_near_duplicates_are_one_unit_and_those_in_the_reference_are_dropped():
-    once, four = verified(RETRAINED), verified(
-        RETRAINED, deleted=Corpus.from_texts(GONE * 4),
-        reference=Corpus.from_texts([*NEVER, *NEVER, f"{GONE[0]} {CHAIN.words[0]}"]),
+    once, four = verify(RETRAINED), verify(
+        RETRAINED, deleted=Corpus.from_texts(DELETED * 4),
+        reference=Corpus.from_texts([*REFERENCE, *REFERENCE, f"{DELETED[0]} {CHAIN.words[0]}"]),
     )  # fmt: skip
     assert (four.summary["deleted_units"], four.summary["reference_units"]) == (40, 80)
     for name in ("p_value", "left_low", "left_high"):
@@ -107,64 +107,59 @@ def test_near_duplicates_are_one_unit_and_those_in_the_reference_are_dropped():
 
 
 def test_texts_of_one_author_are_one_unit():
-    def by(rows, authors):
-        return Corpus.from_texts(rows, users=[f"{authors} {n // 8}" for n in range(len(rows))])
+    def by_author(rows, name):
+        return Corpus.from_texts(rows, users=[f"{name} {n // 8}" for n in range(len(rows))])
 
-    result = verified(BEFORE, author="author", deleted=by(GONE, "a"), reference=by(NEVER, "b"))
+    lists = {"deleted": by_author(DELETED, "a"), "reference": by_author(REFERENCE, "b")}
+    result = verify(BEFORE, author="author", **lists)
     assert result.summary["deleted_units"] == 5
     assert (result.verdict, "independent" in failed(result)) == (UNDECIDED, True)
 
 
 @pytest.mark.slow
 def test_a_second_command_uses_the_cached_outputs(monkeypatch, tmp_path):
-    calls, ask = [], statistics_module.token_statistics
+    first = verify(HALF, statistics=tmp_path)
 
-    def counting(model, rows, **more):
-        calls.append(len(rows))
-        return ask(model, rows, **more)
+    def fail(*arguments, **options):
+        pytest.fail("the texts are scored again")
 
-    monkeypatch.setattr(statistics_module, "token_statistics", counting)
-    first = verified(HALF, statistics=tmp_path)
-    assert sum(calls) == 2 * 120
-    assert verified(HALF, statistics=tmp_path).summary == first.summary
-    assert sum(calls) == 2 * 120
+    monkeypatch.setattr(statistics_module, "token_statistics", fail)
+    assert verify(HALF, statistics=tmp_path).summary == first.summary
 
 
 @pytest.mark.slow
-def test_the_command_line_answers_first_and_redacts_the_texts(tmp_path, capsys):
+def test_the_command_line_begins_with_the_verdict_and_redacts_texts(tmp_path, capsys):
+    words = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
     for name, model in (("before", BEFORE), ("after", HALF)):
         save_model(model, tmp_path / name)
-    for name, rows in (("gone", GONE), ("never", NEVER)):
-        lines = "".join(json.dumps({"text": text}) + "\n" for text in rows)
-        (tmp_path / f"{name}.jsonl").write_text(lines)
-    words = ["unlearning", str(tmp_path / "before"), str(tmp_path / "after")]
-    words += [f"--deleted={tmp_path / 'gone.jsonl'}", f"--reference={tmp_path / 'never.jsonl'}"]
+    for name, rows in (("deleted", DELETED), ("reference", REFERENCE)):
+        (tmp_path / f"{name}.txt").write_text("\n".join(rows))
+        words.append(f"--{name}={tmp_path / name}.txt")
     out, page = tmp_path / "run", tmp_path / "page.html"
     command([*words, f"--out={out}"])
     terminal = capsys.readouterr().out
     assert terminal.startswith("LEAK  ")
     assert "% of what BEFORE knew remains (95% CI" in terminal.splitlines()[0]
-    assert "AFTER still knows the 40 deleted texts better than the 80 reference texts" in terminal
-    assert GONE[0][:12] not in terminal
+    assert DELETED[0][:12] not in terminal
     assert set(results.load(out).run["models"]) == {"before", "after"}
     assert command(["report", str(out), f"--out={page}"]) == 1
     assert "Are these texts gone?" in page.read_text()
-    assert GONE[0][:12] not in page.read_text()
+    assert DELETED[0][:12] not in page.read_text()
     command([*words, f"--out={tmp_path / 'shown'}", "--show-secrets"])
     shown = capsys.readouterr().out
-    assert sum(text[:20] in shown for text in GONE) == 20
+    assert sum(text[:20] in shown for text in DELETED) == 20
 
 
 @pytest.mark.parametrize(
-    ("change", "error", "message"),
+    ("change", "message"),
     [
-        ({"author": "by"}, DataError, "`deleted` has no authors"),
-        ({"reference": Corpus.from_texts([f"{text} w0" for text in GONE])}, DataError,
+        ({"author": "by"}, "`deleted` has no authors"),
+        ({"reference": Corpus.from_texts([f"{text} w0" for text in DELETED])},
          "every text of `reference` is a near-duplicate"),
-        ({"reference": Corpus.from_texts([*NEVER, *GONE[:2]])}, DataError, "2 texts are in both"),
-        ({"alpha": 0.0}, ValueError, "`alpha` must be greater than 0"),
+        ({"reference": Corpus.from_texts([*REFERENCE, *DELETED[:2]])}, "2 texts are in both"),
+        ({"alpha": 0.0}, "`alpha` must be greater than 0"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_compared_is_refused(change, error, message):
-    with pytest.raises(error, match=message):
-        verified(BEFORE, **change)
+def test_lists_that_cannot_be_compared_are_refused(change, message):
+    with pytest.raises((DataError, ValueError), match=message):
+        verify(BEFORE, **change)

@@ -1,4 +1,4 @@
-"""Deleted texts of served models: the results of folders, except for first tokens."""
+"""`unlearning` of served models gives the results of folders, except for first tokens."""
 
 import numpy as np
 import pytest
@@ -16,19 +16,19 @@ from vestige.monitor import SILENT
 pytest.importorskip("openai")
 
 TEXTS = Corpus.from_texts(sentences(80, seed=0))
-NEVER = TEXTS.take(range(40, 80))
+REFERENCE = TEXTS.take(range(40, 80))
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A model that read texts, one that read others, and the texts that the former read."""
+    """Two models trained on different texts, and the texts of the first."""
     base = network(SubwordVocabulary.train_bpe(TEXTS, size=300))
     settings = ShadowOptions(shadows=2, epochs=40, batch_size=4, learning_rate=0.01)
-    one, other = shadow_models(
+    first, second = shadow_models(
         None, base, TEXTS.take(range(40)), settings,
         folder=tmp_path_factory.mktemp("trained"), seed=0, device="cpu", monitor=SILENT,
     )  # fmt: skip
-    return one.model, other.model, TEXTS.take(one.members)
+    return first.model, second.model, TEXTS.take(first.members)
 
 
 @pytest.fixture(autouse=True)
@@ -46,10 +46,10 @@ def test_served_models_give_the_results_of_folders_except_for_first_tokens(
     trained, tmp_path, served
 ):
     before, after, deleted = trained
-    lists = {"deleted": deleted, "reference": NEVER}
+    lists = {"deleted": deleted, "reference": REFERENCE}
     folders = unlearning(before, after, **lists)
-    with serving(Served(before)) as one, serving(Served(after)) as other:
-        urls = {"before": f"openai:{one}#small", "after": f"openai:{other}#small"}
+    with serving(Served(before)) as before_url, serving(Served(after)) as after_url:
+        urls = {"before": f"openai:{before_url}#small", "after": f"openai:{after_url}#small"}
         models = {"before": before, "after": after, **{role: urls[role] for role in served}}
         result = unlearning(**models, **lists, statistics=tmp_path / "cache")
     assert result.verdict == folders.verdict
@@ -61,15 +61,13 @@ def test_served_models_give_the_results_of_folders_except_for_first_tokens(
 
 
 @pytest.mark.parametrize(
-    ("before", "more", "message"),
+    ("before", "options", "message"),
     [
         ("openai:http://x/v1#small", {"retrained": "folder"},
          "`retrained` does not go with a served model"),
         ("folder", {"remote": RemoteOptions(budget=1)}, "`budget` needs a remote model"),
     ],
 )  # fmt: skip
-def test_a_retrained_model_with_a_server_is_refused_and_remote_options_without_one(
-    before, more, message
-):
+def test_options_that_contradict_the_kind_of_model_are_refused(before, options, message):
     with pytest.raises(ValueError, match=message):
-        unlearning(before, "folder", deleted=TEXTS.take(range(40)), reference=NEVER, **more)
+        unlearning(before, "folder", deleted=TEXTS.take(range(40)), reference=REFERENCE, **options)
