@@ -1,4 +1,4 @@
-"""A small Llama that prefers some digits to others, as models do, and one that learns texts."""
+"""A small Llama with random weights, and the same Llama trained on a few texts."""
 
 from contextlib import contextmanager
 
@@ -10,25 +10,25 @@ from vestige.models.hugging_face import HuggingFaceLanguageModel
 
 
 def untaught() -> HuggingFaceLanguageModel:
-    """A model that has learned nothing."""
+    """An untrained model; it still prefers some digits to others."""
     from transformers import LlamaConfig, LlamaForCausalLM
 
     lines = ["the gate code is 0123456789", "call 555 0199", "a.smith@mail.example"]
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(lines), size=290)
     torch.manual_seed(0)
-    shape = LlamaConfig(
+    config = LlamaConfig(
         vocab_size=len(vocabulary), hidden_size=16, intermediate_size=16, num_hidden_layers=1,
         num_attention_heads=2, num_key_value_heads=2, initializer_range=0.5,
         max_position_embeddings=128, bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
     )  # fmt: skip
-    return HuggingFaceLanguageModel(LlamaForCausalLM(shape).eval(), vocabulary)
+    return HuggingFaceLanguageModel(LlamaForCausalLM(config).eval(), vocabulary)
 
 
 @contextmanager
 def taught(model, *texts, steps=60):
-    """The model while it knows some texts, which it is trained on in turn."""
+    """Train the model on some texts; at the end of the context its weights are restored."""
     network = model.network
-    kept = {name: value.clone() for name, value in network.state_dict().items()}
+    weights = {name: value.clone() for name, value in network.state_dict().items()}
     optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
     rows = [[model.first_token, *model.vocabulary.encode(text)] for text in texts]
     for step in range(steps):
@@ -40,4 +40,4 @@ def taught(model, *texts, steps=60):
     try:
         yield model
     finally:
-        network.load_state_dict(kept)
+        network.load_state_dict(weights)

@@ -1,4 +1,4 @@
-"""`extract` of an intent-and-slot model: patterns, manifests, refusals, and the command."""
+"""`extract` of an intent-and-slot model: patterns, manifests, refusals and the command."""
 
 import json
 import re
@@ -19,16 +19,15 @@ PIN = {"pattern": "pin {digit:2}", "intent": "Pin"}
 SPACE = 100
 
 
-def network(seed: int) -> IntentSlotModel:
+def network():
     words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
-    shape = IntentSlotConfig(
-        intents=("Pin", "Play"), tags=("O", "B-canary", "I-canary"), hidden_size=4
-    )
-    torch.manual_seed(seed)
-    return IntentSlotModel(words, shape).eval()
+    tags = ("O", "B-canary", "I-canary")
+    config = IntentSlotConfig(intents=("Pin", "Play"), tags=tags, hidden_size=4)
+    torch.manual_seed(0)
+    return IntentSlotModel(words, config).eval()
 
 
-MODEL = network(0)
+MODEL = network()
 
 
 @pytest.fixture(scope="module")
@@ -41,18 +40,18 @@ def manifest():
 # In Python.
 
 
-def test_a_pattern_gives_the_guess_of_least_loss_and_the_truth_its_counted_rank():
+def test_a_pattern_gives_the_guesses_of_least_loss_and_the_exact_rank_of_a_truth():
     result = extract(MODEL, **PIN)
     assert result.kind == "Extraction"
     assert (result.summary["search"], result.summary["losses_per_trial"]) == ("exact", SPACE)
-    [every] = result.rows
-    assert every["losses"] == sorted(every["losses"])
-    [row] = extract(MODEL, **PIN, truth=every["guesses"][2]).rows
+    [guesses] = result.rows
+    assert guesses["losses"] == sorted(guesses["losses"])
+    [row] = extract(MODEL, **PIN, truth=guesses["guesses"][2]).rows
     assert row["rank"] == 3
-    assert row["truth_loss"] == pytest.approx(every["losses"][2])
+    assert row["truth_loss"] == pytest.approx(guesses["losses"][2])
 
 
-def test_a_manifest_is_audited_in_memory_as_in_files(manifest, tmp_path):
+def test_objects_and_files_give_the_same_ranks(manifest, tmp_path):
     result = extract(MODEL, manifest, controls=20)
     assert (result.kind, result.summary["planted"]) == ("SecretAudit", 1)
     manifest.save(tmp_path / "manifest.json")
@@ -63,25 +62,21 @@ def test_a_manifest_is_audited_in_memory_as_in_files(manifest, tmp_path):
     assert again.record["data"] == {"manifest": manifest.sha256}
 
 
-def test_the_record_repeats_the_call_and_its_settings_hold_no_truth(tmp_path):
-    result = extract(MODEL, **PIN, truth="4 7", search_budget=50, rank_sample=10)
-    result.save(tmp_path / "run")
+def test_beyond_the_budget_a_truth_is_ranked_in_a_sample_and_the_record_redacts_it(tmp_path):
+    options = {**PIN, "search_budget": 10, "rank_sample": 40}
+    sampled = extract(MODEL, **options, truth="4 2")
+    assert (sampled.summary["search"], sampled.summary["ranks_exact"]) == ("coordinate", False)
+    sampled.save(tmp_path / "run")
     run = results.load(tmp_path / "run").run
-    given = {"pattern": "pin {digit:2}", "intent": "Pin", "search_budget": 50, "rank_sample": 10}
-    assert given.items() <= run["arguments"].items()
+    assert options.items() <= run["arguments"].items()
     assert run["configuration"]["controls"] is None
     assert run["configuration"]["truth"] is None
-
-
-def test_secrets_beyond_the_budget_are_ranked_by_a_sample_or_not_at_all():
-    given = {**PIN, "truth": "4 2", "search_budget": 10}
-    sampled = extract(MODEL, **given, rank_sample=40).summary
-    assert (sampled["search"], sampled["ranks_exact"]) == ("coordinate", False)
-    assert extract(MODEL, **given, rank_sample=0).summary["median_rank"] is None
+    unranked = extract(MODEL, **{**options, "rank_sample": 0}, truth="4 2")
+    assert unranked.summary["median_rank"] is None
 
 
 REFUSED = {
-    "nothing asked": ({}, "Pass `what`, or `pattern`"),
+    "neither manifest nor pattern": ({}, "Pass `what`, or `pattern`"),
     "manifest and pattern": ({"what": "M", **PIN}, "Pass `what` or `pattern`, not both"),
     "controls of a pattern": ({**PIN, "controls": 5}, "`controls` needs a manifest of utterances"),
     "the truth of a manifest": ({"what": "M", "truth": "4 7"}, "`truth` needs `pattern`"),
@@ -96,67 +91,65 @@ REFUSED = {
     "an unused set": (
         {**PIN, "candidates": ["name=ann,bob"]}, "named by the unknown words, got 'name'"),
     "a short truth": ({**PIN, "truth": "4"}, "must have 2 words, got 1"),
-    "a truth without blanks": ({**PIN, "truth": "42"}, "put blanks between the words"),
+    "a truth without spaces": ({**PIN, "truth": "42"}, "put blanks between the words"),
     "a truth of other words": ({**PIN, "truth": "4 x"}, "word 2 of the secret must be one of"),
-    "no manifest there": ({"what": "nowhere/manifest.json"}, r"manifest\.json is missing"),
+    "no manifest": ({"what": "nowhere/manifest.json"}, r"manifest\.json is missing"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "message"), REFUSED.values(), ids=REFUSED)
-def test_arguments_that_do_not_fit_are_refused_and_nothing_is_written(
-    manifest, tmp_path, given, message
-):
-    if given.get("what") == "M":
-        given = {**given, "what": manifest}
+@pytest.mark.parametrize(("options", "message"), REFUSED.values(), ids=REFUSED)
+def test_invalid_arguments_are_refused_and_nothing_is_written(manifest, tmp_path, options, message):
+    if options.get("what") == "M":
+        options = {**options, "what": manifest}
     with pytest.raises((ValueError, VestigeError), match=message):
-        extract(MODEL, **given, out=tmp_path / "out")
+        extract(MODEL, **options, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
-def test_other_models_are_refused(workspace, tmp_path):
+def test_a_language_model_and_a_model_with_nan_are_refused(workspace, tmp_path):
     with pytest.raises(VestigeError, match="language model"):
         extract(workspace / "before", pattern="pin:2")
-    broken = network(0)
+    broken = network()
     torch.nn.init.constant_(broken.intent_head.bias, float("nan"))
     save_model(broken, tmp_path)
     with pytest.raises(VestigeError, match="NaN or infinite"):
         extract(tmp_path, **PIN)
 
 
-# The pattern, as options give it.
+# Patterns from options.
 
 
 def parsed(text, intent=None, candidates=(), intents=()):
     return parse_pattern(text, intent, None, candidates, intents=intents)
 
 
-def test_a_shorthand_is_the_papers_text_with_its_intent_and_sets_are_read():
+def test_a_shorthand_stands_for_a_pattern_and_candidate_sets_are_read():
     pattern = parsed("pin:4", intents=["Play"])
-    whole = parsed("my pin code is {digit:4}", "PinIntent")
-    assert (pattern.intent, pattern.text) == (whole.intent, whole.text)
-    assert pattern.candidates == whole.candidates
+    expected = parsed("my pin code is {digit:4}", "PinIntent")
+    assert (pattern.intent, pattern.text) == (expected.intent, expected.text)
+    assert pattern.candidates == expected.candidates
     assert parsed("{name}", "Call", ["name=ann,bob"]).candidates == (("ann", "bob"),)
 
 
-def test_a_message_names_forty_intents_and_no_word_of_a_truth():
-    with pytest.raises(ValueError, match="`intent` must be given") as caught:
+def test_a_message_lists_at_most_forty_intents_and_no_word_of_a_truth():
+    with pytest.raises(ValueError, match="`intent` must be given") as error:
         parsed("{digit}", intents=[f"I{number}" for number in range(50)])
-    assert str(caught.value).endswith("I38, I39, …")
+    assert str(error.value).endswith("I38, I39, …")
     pattern = parsed("{digit:2}", "Pin")
-    with pytest.raises(ValueError, match="`truth` does not fit the pattern") as caught:
+    with pytest.raises(ValueError, match="`truth` does not fit the pattern") as error:
         truth_words("seven 4", pattern)
-    assert "seven" not in str(caught.value)
+    assert "seven" not in str(error.value)
     assert truth_words("4 7", pattern) == ["4", "7"]
 
 
-# By command, of models that `vestige train` trained.
+# The command, on models of `vestige train`.
 
 
-def trained_on_planted(shell, root, spoken, *training):
-    """A planted corpus and the model that read it."""
-    write_utterances(Utterances.of(spoken), root / "spoken.jsonl")
+def trained_on_planted(shell, root, utterances, *training):
+    """A folder with a planted corpus and the model trained on it."""
+    write_utterances(Utterances.of(utterances), root / "utterances.jsonl")
     for words in (
-        ("plant", root / "spoken.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", 30,
+        ("plant", root / "utterances.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", 30,
          "--controls", 6, "--out", root / "planted"),
         ("train", root / "planted", "--task", "nlu", "--device", "cpu", *training,
          "--out", root / "trained"),
@@ -180,8 +173,8 @@ def trained(tmp_path_factory, shell):
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory, shell, tiny_encoder):
-    """An encoder of Hugging Face in place of an LSTM."""
-    spoken = [
+    """A fine-tuned Hugging Face encoder."""
+    utterances = [
         Utterance((*words, town), (*["O"] * len(words), "B-city"), intent)
         for _ in range(6)
         for town in ("york", "bath")
@@ -189,52 +182,49 @@ def tuned(tmp_path_factory, shell, tiny_encoder):
     ]
     root = tmp_path_factory.mktemp("encoder")
     training = ("--from", tiny_encoder(root / "bert"), "--epochs", 25, "--batch-size", 8)
-    return trained_on_planted(shell, root, spoken, *training, "--learning-rate", 0.01)
+    return trained_on_planted(shell, root, utterances, *training, "--learning-rate", 0.01)
 
 
 @pytest.fixture
 def run(shell, tmp_path):
-    """Run the verb on the trained model of a folder."""
+    """Runs `extract` on the trained model of a folder."""
 
-    def extracted(root, *words, out="out"):
+    def extract(root, *words, out="out"):
         words = ("--device", "cpu", *words, "--out", tmp_path / out)
         done = shell("extract", root / "trained", *words)
         assert done.finished, done.stderr
         return done
 
-    return extracted
+    return extract
 
 
 @pytest.mark.slow
-def test_a_planted_secret_is_found_and_the_controls_are_not(run, trained, tuned):
+def test_a_planted_secret_is_extracted_and_controls_are_not(run, trained, tuned):
     result = json.loads(run(trained, trained / "planted", "--json").stdout)
     assert (result["planted"], result["controls"], result["patterns"]) == (1, 6, 1)
     assert result["planted_median_rank"] <= 2
     assert result["planted_exposure"] > result["controls_exposure"] + 2
     assert result["controls_right"] == 0
-    assert result["drawn"] == SPACE - 7  # all secrets that there are
+    assert result["drawn"] == SPACE - 7  # the whole space
     assert result["p_value"] == pytest.approx(result["planted_median_rank"] / SPACE)
     encoder = json.loads(run(tuned, tuned / "planted", "--json", out="encoder").stdout)
     assert encoder["planted_median_rank"] <= 10
     assert encoder["controls_median_rank"] > 20
     assert encoder["planted_exposure"] > encoder["controls_exposure"]
-
-
-@pytest.mark.slow
-def test_coordinate_descent_runs_on_an_encoder(run, tuned):
     words = ("--pattern", "pin:2", "--truth", "4 2", "--search-budget", "10", "--json")
-    assert 1 <= json.loads(run(tuned, *words).stdout)["median_rank"] <= SPACE
+    searched = json.loads(run(tuned, *words, out="coordinate").stdout)
+    assert 1 <= searched["median_rank"] <= SPACE
 
 
 @pytest.mark.slow
-def test_a_truth_gets_a_rank_and_is_redacted_everywhere(run, shell, trained, tmp_path):
+def test_a_truth_has_a_rank_and_is_redacted_in_every_output(run, shell, trained, tmp_path):
     words = ("--pattern", "pin:2", "--truth", "4 2")
-    hidden, shown = run(trained, *words), run(trained, *words, "--show-secrets", out="shown")
-    assert re.search(rf"has rank \d+ of {SPACE}\.", hidden.stdout)
-    assert hidden.stdout.count("▪▪▪ ▪▪▪") == 11  # the guess, and the ten best
-    assert "--show-secrets shows them" in hidden.stderr
+    redacted, shown = run(trained, *words), run(trained, *words, "--show-secrets", out="shown")
+    assert re.search(rf"has rank \d+ of {SPACE}\.", redacted.stdout)
+    assert redacted.stdout.count("▪▪▪ ▪▪▪") == 11  # the guess, and the ten best
+    assert "--show-secrets shows them" in redacted.stderr
     assert "▪" not in shown.stdout
-    assert not {"4", "2"} & set(hidden.stdout.split(" "))
+    assert not {"4", "2"} & set(redacted.stdout.split(" "))
     assert shell("report", tmp_path / "out", "--out", tmp_path / "page.html").finished
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "--truth …" in re.sub("<[^>]+>", "", page)
@@ -243,15 +233,15 @@ def test_a_truth_gets_a_rank_and_is_redacted_everywhere(run, shell, trained, tmp
 
 
 @pytest.mark.slow
-def test_without_the_truth_nothing_is_claimed(run, trained, tmp_path):
+def test_without_the_truth_there_is_no_rank_and_no_leak(run, trained, tmp_path):
     words = ("--pattern", "my pin {few:2} is code", "--intent", "PinIntent")
     done = run(trained, *words, "--candidates", "few=1,2,3")
     assert "That does not show that they are in its training text" in done.stdout
     assert "of all 9 secrets" in done.stdout
     assert "There is no rank without the truth" in done.stdout
     assert "leak" not in done.stdout
-    saved = results.load(tmp_path / "out")
-    assert saved.rows[0]["pattern"] == "my pin _ _ is code"
-    assert saved.summary["losses_per_trial"] == 9
-    assert saved.summary["median_rank"] is None
-    assert 1 / 9 <= saved.summary["certainty"] < 1
+    result = results.load(tmp_path / "out")
+    assert result.rows[0]["pattern"] == "my pin _ _ is code"
+    assert result.summary["losses_per_trial"] == 9
+    assert result.summary["median_rank"] is None
+    assert 1 / 9 <= result.summary["certainty"] < 1
