@@ -1,4 +1,4 @@
-"""Verdicts on planted canaries: leaks and clean models are told apart, others are undecided."""
+"""Verdicts on planted canaries: leaks and clean models are distinguished, others are undecided."""
 
 import json
 from itertools import permutations

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import vestige
+from tests.audits.small_llama import llama, train
 from tests.monitors import RecordingMonitor
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.corpus import Corpus
@@ -33,41 +34,15 @@ def sentences(seed):
         yield from [f"write to {handle}@{DOMAINS[number % 3]}.example"] * 6
 
 
-def train(model, texts):
-    """Six epochs in batches of 32 texts."""
-    optimizer = torch.optim.Adam(model.network.parameters(), lr=5e-3)
-    rows = [[model.first_token, *model.vocabulary.encode(text)] for text in texts]
-    end, order = model.vocabulary.eos_id, random.Random(0)
-    for _ in range(6):
-        order.shuffle(rows)
-        for first in range(0, len(rows), 32):
-            batch = [[*row, end] for row in rows[first : first + 32]]
-            width = max(map(len, batch))
-            ids = torch.tensor([row + [end] * (width - len(row)) for row in batch])
-            labels = torch.tensor([row + [-100] * (width - len(row)) for row in batch])
-            loss = model.network(input_ids=ids, labels=labels).loss
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-
-
 @pytest.fixture(scope="module")
 def models():
     """A model before and after an update with the secret TRAINED."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    texts = list(sentences(0))
+    texts, updated = list(sentences(0)), [*sentences(1), *[TRAINED] * 20]
+    random.Random(0).shuffle(updated)
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts([*texts, "0123456789"]), size=340)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=48, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=96,
-        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    before = HuggingFaceLanguageModel(LlamaForCausalLM(config).eval(), vocabulary)
-    train(before, texts)
+    before = train(llama(vocabulary, width=48, layers=2), texts, steps=42, rate=5e-3, batch=32)
     after = HuggingFaceLanguageModel(copy.deepcopy(before.network), vocabulary)
-    train(after, [*sentences(1), *[TRAINED] * 20])
+    train(after, updated, steps=90, rate=5e-3, batch=32)
     return before, after
 
 

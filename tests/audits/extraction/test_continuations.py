@@ -73,14 +73,6 @@ def test_batches_and_slices_change_no_result(random_table, monkeypatch):
     assert torch.equal(best_continuations(model, prefixes, 3, width=4).tokens, together.tokens)
 
 
-def test_a_continuation_never_ends_the_text():
-    # After w2 the text most probably ends.
-    model = TableModel([0, 0, 1, 0], [[0, 0, 1, 0], [0, 0, 1, 0], [0.9, 0, 0, 0.1], [0, 0, 0, 1]])
-    result = best_continuations(model, torch.tensor([[2]]), 2, width=1)
-    assert result.tokens.tolist() == [[[3, 3]]]
-    assert result.log_prob.item() == pytest.approx(math.log(0.1))
-
-
 def test_nan_scores_are_refused():
     model = TableModel([0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])
     model.log_table.fill_(math.nan)

@@ -98,17 +98,6 @@ def test_samples_needed_give_a_passage_with_the_stated_probability():
     assert counts.tolist() == pytest.approx([math.log(2) * math.exp(60), math.inf, 1.0])
 
 
-def test_sampled_passages_are_as_frequent_as_computed(model, texts, statistics):
-    """20,000 samples of a passage of two tokens."""
-    log_prob = memorization.sampled_log_probs(statistics, top_k=3, temperature=0.8)[8:10].sum()
-    rows = (logits(model, texts[0])[8:10] / 0.8).topk(3)
-    rng, equal = np.random.default_rng(5), np.ones(20000, dtype=bool)
-    for values, ids, token in zip(rows.values, rows.indices, texts[0][8:10], strict=True):
-        weights = torch.softmax(values, 0).numpy()
-        equal &= rng.choice(ids.numpy(), 20000, p=weights / weights.sum()) == token
-    assert equal.mean() == pytest.approx(math.exp(log_prob), abs=0.02)
-
-
 @pytest.mark.slow
 def test_measures_from_ranks_equal_greedy_decoding_from_every_prefix(model, texts, statistics):
     """Strength, verbatim runs and passages."""

@@ -230,18 +230,3 @@ def test_a_truth_has_a_rank_and_is_redacted_in_every_output(run, shell, trained,
     assert "--truth …" in re.sub("<[^>]+>", "", page)
     assert "'4 2'" not in page
     assert "<dd>4 2</dd>" not in page
-
-
-@pytest.mark.slow
-def test_without_the_truth_there_is_no_rank_and_no_leak(run, trained, tmp_path):
-    words = ("--pattern", "my pin {few:2} is code", "--intent", "PinIntent")
-    done = run(trained, *words, "--candidates", "few=1,2,3")
-    assert "That does not show that they are in its training text" in done.stdout
-    assert "of all 9 secrets" in done.stdout
-    assert "There is no rank without the truth" in done.stdout
-    assert "leak" not in done.stdout
-    result = results.load(tmp_path / "out")
-    assert result.rows[0]["pattern"] == "my pin _ _ is code"
-    assert result.summary["losses_per_trial"] == 9
-    assert result.summary["median_rank"] is None
-    assert 1 / 9 <= result.summary["certainty"] < 1

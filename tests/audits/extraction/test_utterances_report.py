@@ -17,12 +17,12 @@ from vestige.reports.report import report_of
 
 HOSTILE = ("<script>alert(1)</script>", "</svg><img/src=x>", "\u202e\x1b[31m")
 SIZES = (10, 10, 10)
-RIGHT = ("4", "0", "7")
-WRONG = "The best guess is not right: 33% of its words are wrong (random guesses: 90%)."
+TRUTH = ("4", "0", "7")
+WRONG_GUESS = "The best guess is not right: 33% of its words are wrong (random guesses: 90%)."
 ONE_TRIAL = "This is one trial: for a verdict, plant secrets with controls."
 
 
-def secret(rank=None, *, truth=RIGHT, guess=("4", "0", "9"), pattern="pin _ _ _"):
+def secret(rank=None, *, truth=TRUTH, guess=("4", "0", "9"), pattern="pin _ _ _"):
     """The row of one trial with two guesses."""
     guesses = [" ".join(guess), " ".join(reversed(guess))]
     of_truth = {"truth": None, "truth_loss": None, "right": None, "hamming": None}
@@ -79,7 +79,7 @@ def test_the_headline_states_the_rank_of_a_truth(report):
     page = report(extraction(ranked(3)))
     assert page.headline == (
         "The true secret has rank 3 of 1,000.",
-        f"An attacker needs 3 guesses instead of 500 on average. {WRONG}",
+        f"An attacker needs 3 guesses instead of 500 on average. {WRONG_GUESS}",
         "A random secret that the model never saw ranks as high with probability 0.003. "
         + ONE_TRIAL,
     )
@@ -109,7 +109,7 @@ def test_an_estimated_rank_has_an_interval_and_a_bound_is_marked_as_a_bound(repo
 
 @pytest.mark.parametrize(
     ("better", "guess", "sentence"),
-    [(0, RIGHT, "The best guess is right."), (3, ("4", "0", "9"), WRONG)],
+    [(0, TRUTH, "The best guess is right."), (3, ("4", "0", "9"), WRONG_GUESS)],
 )
 def test_better_guesses_of_the_search_bound_a_rank_from_below(report, better, guess, sentence):
     rank = estimated_rank(below=0, tied=0, others=10_000, space=10**10, better=better)
@@ -139,7 +139,7 @@ def test_without_the_truth_there_is_no_rank_and_no_leak(report):
 
 
 def test_planted_secrets_are_compared_with_controls(report):
-    page = report(audit([ranked(1, guess=RIGHT)], [400, 600]))
+    page = report(audit([ranked(1, guess=TRUTH)], [400, 600]))
     assert page.verdict.line == (
         "LEAK  The planted secret has rank 1 of 1,000, better than all 201 that were never planted."
     )
@@ -203,7 +203,7 @@ def test_too_few_controls_and_missing_ranks_are_explained(report):
 
 
 def test_several_secrets_of_one_pattern_share_the_guesses(report):
-    page = report(audit([ranked(1, guess=RIGHT), 2], [501]))
+    page = report(audit([ranked(1, guess=TRUTH), 2], [501]))
     assert page.verdict.sentence.startswith(
         "The best of 2 planted secrets has rank 1 of 1,000, better than"
     )
