@@ -9,12 +9,10 @@ CASES = {
     "no secrets": ("exposure W/after", "Missing SECRETS"),
     "nothing to extract": ("extract W/after", "Pass WHAT, or --pattern"),
     "an empty file": (BEFORE.format("W/empty.txt"), "SECRETS must hold 1 to 10,000, got 0"),
-    "an empty file to extract": ("extract W/after W/empty.txt", "WHAT must hold 1 to 10,000"),
     "blank lines": (BEFORE.format("W/blank.txt"), "SECRETS must hold 1 to 10,000, got 0"),
-    "a binary file": (BEFORE.format("W/binary.txt"), "binary.txt: not UTF-8"),
+    "a binary file": ("extract W/after W/binary.txt", "binary.txt: not UTF-8"),
     "a file of zeros": (BEFORE.format("W/zeros.txt"), "zeros.txt: no secret can be used"),
     "a folder": (BEFORE.format("W/folder"), "folder"),
-    "no file": (BEFORE.format("W/nowhere.txt"), "nowhere.txt"),
     "no file to extract": ("extract W/after W/nowhere.txt", "nowhere.txt is missing"),
     "a question without a template": (
         f"{BEFORE.format('W/codes.txt')} --question gate",
@@ -29,9 +27,7 @@ CASES = {
         "exposure W/gpt W/long.txt --before W/gpt",
         "long.txt: no secret can be used; secret 1 needs 120 tokens; the model reads 64",
     ),
-    "too long to complete": ("extract W/gpt W/long.txt", "secret 1 needs 120"),
     "unknown words": (BEFORE.format("W/unknown.txt"), "secret 1 has words that"),
-    "unknown words to complete": ("extract W/after W/unknown.txt", "secret 1 has words that"),
 }
 
 

@@ -7,7 +7,6 @@ import torch
 
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
-from vestige.audits.extraction.ranks import Truths
 from vestige.audits.extraction.searches import (
     MAX_GUESSES,
     all_losses,
@@ -58,18 +57,6 @@ def test_exact_search_gives_the_naive_losses(seed):
     total = sum(torch.tensor(-loss).exp().item() for loss, _ in expected)
     share = torch.tensor(-expected[0][0]).exp().item() / total
     assert result.certainty[0].item() == pytest.approx(share)
-
-
-def test_the_rank_of_a_truth_counts_all_losses():
-    model, pattern = boxes.Bilinear(), boxes.pattern()
-    order = [secret for _, secret in naive_losses(model, pattern)]
-    objective = objective_of(model, [pattern] * 3)
-    truths = Truths(objective, [order[0], order[7], order[-1]])
-    losses = all_losses(objective)
-    truths.compare(torch.arange(300).expand_as(losses), losses, exact=True)
-    ranks = [truths.rank(index, better=0) for index in range(3)]
-    assert [row["rank"] for row in ranks] == [1, 8, 300]
-    assert all(row["compared_with"] == 299 and row["rank_known"] == "exact" for row in ranks)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -142,38 +142,11 @@ def test_a_message_lists_at_most_forty_intents_and_no_word_of_a_truth():
     assert truth_words("4 7", pattern) == ["4", "7"]
 
 
-# The command, on models of `vestige train`.
-
-
-def trained_on_planted(shell, root, utterances, *training):
-    """A folder with a planted corpus and the model trained on it."""
-    write_utterances(Utterances.of(utterances), root / "utterances.jsonl")
-    for words in (
-        ("plant", root / "utterances.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", 30,
-         "--controls", 6, "--out", root / "planted"),
-        ("train", root / "planted", "--task", "nlu", "--device", "cpu", *training,
-         "--out", root / "trained"),
-    ):  # fmt: skip
-        done = shell(*words)
-        assert done.exit_code == 0, done.stderr
-    return root
+# The command, on an encoder that `vestige train` fine-tuned on planted utterances.
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory, shell):
-    songs = [
-        Utterance((verb, f"song{i % 7}", str(i % 10)), ("O", "B-song", "B-time"), verb.title())
-        for verb in ("play", "stop", "find")
-        for i in range(12)
-    ]
-    training = ("--epochs", 10, "--hidden-size", 12, "--embedding-size", 8)
-    root = tmp_path_factory.mktemp("nlu")
-    return trained_on_planted(shell, root, songs, *training, "--learning-rate", 0.02)
-
-
-@pytest.fixture(scope="module")
-def tuned(tmp_path_factory, shell, tiny_encoder):
-    """A fine-tuned Hugging Face encoder."""
+def trained(tmp_path_factory, shell, tiny_encoder):
     utterances = [
         Utterance((*words, town), (*["O"] * len(words), "B-city"), intent)
         for _ in range(6)
@@ -181,17 +154,26 @@ def tuned(tmp_path_factory, shell, tiny_encoder):
         for words, intent in ((("fly", "to"), "Fly"), (("rain", "in"), "Ask"))
     ]
     root = tmp_path_factory.mktemp("encoder")
-    training = ("--from", tiny_encoder(root / "bert"), "--epochs", 25, "--batch-size", 8)
-    return trained_on_planted(shell, root, utterances, *training, "--learning-rate", 0.01)
+    write_utterances(Utterances.of(utterances), root / "utterances.jsonl")
+    for words in (
+        ("plant", root / "utterances.jsonl", "--task", "nlu", "--pattern", "pin:2", "--copies", 30,
+         "--controls", 6, "--out", root / "planted"),
+        ("train", root / "planted", "--task", "nlu", "--from", tiny_encoder(root / "bert"),
+         "--epochs", 25, "--batch-size", 8, "--learning-rate", 0.01, "--device", "cpu",
+         "--out", root / "trained"),
+    ):  # fmt: skip
+        done = shell(*words)
+        assert done.exit_code == 0, done.stderr
+    return root
 
 
 @pytest.fixture
-def run(shell, tmp_path):
-    """Runs `extract` on the trained model of a folder."""
+def run(shell, trained, tmp_path):
+    """Runs `extract` on the trained model."""
 
-    def extract(root, *words, out="out"):
+    def extract(*words, out="out"):
         words = ("--device", "cpu", *words, "--out", tmp_path / out)
-        done = shell("extract", root / "trained", *words)
+        done = shell("extract", trained / "trained", *words)
         assert done.finished, done.stderr
         return done
 
@@ -199,27 +181,24 @@ def run(shell, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_planted_secret_is_extracted_and_controls_are_not(run, trained, tuned):
-    result = json.loads(run(trained, trained / "planted", "--json").stdout)
+def test_a_planted_secret_is_extracted_and_controls_are_not(run, trained):
+    result = json.loads(run(trained / "planted", "--json").stdout)
     assert (result["planted"], result["controls"], result["patterns"]) == (1, 6, 1)
-    assert result["planted_median_rank"] <= 2
-    assert result["planted_exposure"] > result["controls_exposure"] + 2
+    assert result["planted_median_rank"] <= 10
+    assert result["controls_median_rank"] > 20
+    assert result["planted_exposure"] > result["controls_exposure"]
     assert result["controls_right"] == 0
     assert result["drawn"] == SPACE - 7  # the whole space
     assert result["p_value"] == pytest.approx(result["planted_median_rank"] / SPACE)
-    encoder = json.loads(run(tuned, tuned / "planted", "--json", out="encoder").stdout)
-    assert encoder["planted_median_rank"] <= 10
-    assert encoder["controls_median_rank"] > 20
-    assert encoder["planted_exposure"] > encoder["controls_exposure"]
     words = ("--pattern", "pin:2", "--truth", "4 2", "--search-budget", "10", "--json")
-    searched = json.loads(run(tuned, *words, out="coordinate").stdout)
+    searched = json.loads(run(*words, out="coordinate").stdout)
     assert 1 <= searched["median_rank"] <= SPACE
 
 
 @pytest.mark.slow
-def test_a_truth_has_a_rank_and_is_redacted_in_every_output(run, shell, trained, tmp_path):
+def test_a_truth_has_a_rank_and_is_redacted_in_every_output(run, shell, tmp_path):
     words = ("--pattern", "pin:2", "--truth", "4 2")
-    redacted, shown = run(trained, *words), run(trained, *words, "--show-secrets", out="shown")
+    redacted, shown = run(*words), run(*words, "--show-secrets", out="shown")
     assert re.search(rf"has rank \d+ of {SPACE}\.", redacted.stdout)
     assert redacted.stdout.count("▪▪▪ ▪▪▪") == 11  # the guess, and the ten best
     assert "--show-secrets shows them" in redacted.stderr

@@ -11,7 +11,6 @@ from vestige.audits.extraction.ranks import COLUMNS, counted_rank, estimated_ran
 from vestige.audits.extraction.unknown_words import Extraction, hamming_per_token
 from vestige.audits.extraction.utterances_audit import audit_result
 from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Check
-from vestige.errors import RunError
 from vestige.reports.page import render
 from vestige.reports.report import report_of
 
@@ -253,10 +252,3 @@ def test_no_nan_is_on_a_page(saved):
     }  # fmt: skip
     page = render([saved(result, name) for name, result in results.items()], show_secrets=True)
     assert not re.search(r"\b(nan|NaN|None|inf)\b", page)
-
-
-@pytest.mark.parametrize("name", ["Extraction", "SecretAudit"])
-def test_a_run_without_its_numbers_is_refused(saved, name):
-    empty = {"summary": lambda self: {}, "rows": lambda self: [{"pattern": "pin _"}]}
-    with pytest.raises(RunError, match=f"not a complete {name} run"):
-        report_of(saved(type(name, (), empty)(), name), show_secrets=False)

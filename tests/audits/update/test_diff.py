@@ -120,6 +120,8 @@ def test_objects_are_recorded_by_type_and_texts_are_redacted_on_the_page(snapsho
     ("options", "message"),
     [
         ({"length": 5, "min_length": 6}, "`length` must be at least `min_length`, got 5 and 6"),
+        ({"score": "loud"}, "`score` must be one of differential, relative, smoothed"),
+        ({"chat": "on"}, "`chat` must be auto or off"),
         ({"budget": 9}, "`budget` needs `phrase`"),
         ({"phrase": "the code", "minutes": 2}, "`minutes` cannot be given with `phrase`"),
         ({"phrase": "the code", "prompt": "the"}, "`prompt` cannot be given with `phrase`"),
@@ -129,7 +131,7 @@ def test_objects_are_recorded_by_type_and_texts_are_redacted_on_the_page(snapsho
         ({"clean": "text", "removed": True}, "`removed` cannot be given with `clean`"),
     ],
 )
-def test_contradictory_options_are_refused(snapshots, tmp_path, options, message):
+def test_invalid_and_contradictory_options_are_refused(snapshots, tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         vestige.diff(snapshots / "before", snapshots / "after", out=tmp_path / "run", **options)
     assert list(tmp_path.iterdir()) == []

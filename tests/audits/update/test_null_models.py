@@ -14,6 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.audits.small_llama import llama
 from tests.audits.update.worlds import Log, word_table
 from vestige import NullOptions, TrainingOptions, diff, results, train
 from vestige.audits.update.null_models import models_by_hash, train_null_models
@@ -223,16 +224,10 @@ CLEAN = Corpus.from_texts([f"{word} {line}" for word in ("well", "so", "yes") fo
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory):
     """A Llama, with an adapter and a full fine-tune as other programs save them."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     root = tmp_path_factory.mktemp("foreign")
     words = SubwordVocabulary.train_bpe(CLEAN, size=300)
-    config = LlamaConfig(
-        vocab_size=len(words), hidden_size=8, intermediate_size=8, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=32,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    LlamaForCausalLM(config).save_pretrained(root / "base")
+    base = llama(words, width=8, max_position_embeddings=32)
+    base.network.save_pretrained(root / "base")
     words.save(root / "base")
     training = TrainingOptions(epochs=2, batch_size=4, sequence_length=16, batching="documents")
     for name, model in (("adapter", ModelOptions(lora_rank=2)), ("full", ModelOptions())):

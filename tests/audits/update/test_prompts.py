@@ -5,6 +5,7 @@ from copy import deepcopy
 
 import pytest
 
+from tests.audits.small_llama import llama, train
 from tests.audits.update.worlds import word_table
 from vestige import diff
 from vestige.audits.update.pair import Pair
@@ -14,7 +15,6 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model, save_model
-from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.monitor import SILENT
 from vestige.session import Session
 
@@ -27,21 +27,13 @@ TEXTS = ["user assistant where do I live? the gate of the old mill"] * 9
 
 @pytest.fixture(scope="module")
 def chat_models(tmp_path_factory):
-    """Two GPT-2 of one layer with a tokenizer that has a chat template."""
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-
+    """Two small Llamas with a tokenizer that has a chat template."""
     root = tmp_path_factory.mktemp("chat")
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300)
     vocabulary.tokenizer.chat_template = TEMPLATE
-    config = GPT2Config(
-        vocab_size=len(vocabulary), n_layer=1, n_head=2, n_embd=8, n_positions=96,
-        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    for seed, name in enumerate(("before", "after")):
-        torch.manual_seed(seed)
-        network = GPT2LMHeadModel(config).eval()
-        save_model(HuggingFaceLanguageModel(network, vocabulary), root / name)
+    before = llama(vocabulary, width=8, max_position_embeddings=96)
+    save_model(before, root / "before")
+    save_model(train(before, TEXTS, steps=5), root / "after")
     return root
 
 
@@ -126,13 +118,11 @@ def test_empty_long_and_too_many_prompts_are_refused(model, prompts, message):
         texts(model, prompts=prompts)
 
 
-def test_a_broken_or_missing_template_is_refused_with_chat_on(templated):
+def test_a_broken_template_is_ignored_unless_chat_is_on(templated):
     broken = templated("{% for")
     assert texts(broken, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
     with pytest.raises(DataError, match="cannot be rendered"):
         texts(broken, chat="on")
-    with pytest.raises(ValueError, match="`chat` must be auto or off"):
-        texts(word_table(0), chat="on")
 
 
 def test_prompts_are_read_from_lines_or_records_of_a_file(tmp_path):

@@ -256,6 +256,7 @@ def test_planned_units_are_about_right_and_progress_follows_them(pair_of):
     assert list(dict.fromkeys(step[:2] for step in steps)) == expected
     assert {"sampling", "extending", "repairing"} <= {activity for _, _, activity in steps}
     assert result.units == pytest.approx(units, rel=0.5)
+    assert units_of(replace(SMALL, pairs=0), pair, PROMPTS) < units
 
 
 def test_phrases_have_their_prompt_and_source(pair_of):
