@@ -8,9 +8,7 @@ import torch
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import ROWS, objective_of
 from vestige.data.canaries.patterns import SecretPattern
-from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
-from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 
 
 def all_guesses(objective):
@@ -21,13 +19,7 @@ def all_guesses(objective):
 
 @pytest.fixture
 def lstm():
-    words = WordVocabulary(("<unk>", "<eos>", "my", "pin", "is", *"0123456789"))
-    config = IntentSlotConfig(
-        intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"), embedding_size=6,
-        hidden_size=5, char_filters=3,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    model = IntentSlotModel(words, config).double().eval()
+    model = boxes.lstm("my", "pin", "is", embedding_size=6, hidden_size=5, char_filters=3).double()
     with torch.no_grad():
         for weight in model.crf.parameters():
             weight.normal_()

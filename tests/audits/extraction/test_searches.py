@@ -18,9 +18,7 @@ from vestige.audits.extraction.searches import (
     swap_words,
 )
 from vestige.data.canaries.patterns import SecretPattern
-from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
-from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 
 
 def exact(objective, generator=None, progress=None):
@@ -69,10 +67,7 @@ def test_coordinate_descent_finds_the_least_loss_of_a_small_space(seed):
 
 
 def test_coordinate_descent_finds_the_least_loss_of_an_lstm():
-    torch.manual_seed(0)
-    words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
-    config = IntentSlotConfig(intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"))
-    model = IntentSlotModel(words, config).eval()
+    model = boxes.lstm("pin")
     objective = objective_of(model, SecretPattern.parse("pin {digit:3}", intent="Pin"))
     expected = exact(objective)
     result = coordinate_descent(objective, generator())

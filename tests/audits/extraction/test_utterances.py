@@ -6,28 +6,17 @@ import re
 import pytest
 import torch
 
+from tests.audits.extraction import white_boxes as boxes
 from vestige import extract, results
 from vestige.audits.extraction.utterances import parse_pattern, truth_words
 from vestige.data.canaries.utterances import plant_secrets, secret_canaries
 from vestige.data.utterances import Utterance, Utterances, write_utterances
-from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import VestigeError
-from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.checkpoints import save_model
 
 PIN = {"pattern": "pin {digit:2}", "intent": "Pin"}
 SPACE = 100
-
-
-def network():
-    words = WordVocabulary(("<unk>", "<eos>", "pin", *"0123456789"))
-    tags = ("O", "B-canary", "I-canary")
-    config = IntentSlotConfig(intents=("Pin", "Play"), tags=tags, hidden_size=4)
-    torch.manual_seed(0)
-    return IntentSlotModel(words, config).eval()
-
-
-MODEL = network()
+MODEL = boxes.lstm("pin", hidden_size=4)
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +72,7 @@ REFUSED = {
     "no unknown words": ({"pattern": "digits", "intent": "Pin"}, "pin:N, call:N, color:N"),
     "braces left open": ({"pattern": "{digit:4", "intent": "Pin"}, "blanks around them"),
     "an unknown shorthand": ({"pattern": "zip:4"}, "pin:N, call:N, color:N"),
-    "no intent": ({"pattern": "{digit:2}"}, "the model knows Pin, Play"),
+    "no intent": ({"pattern": "{digit:2}"}, "the model knows Other, Pin"),
     "an unknown slot": ({**PIN, "slot": "city"}, "no tag 'B-city'; it has: O, B-canary, I-canary"),
     "an unknown set": ({"pattern": "{town}", "intent": "Pin"}, "must name one of color, digit"),
     "a set of one word": (
@@ -109,7 +98,7 @@ def test_invalid_arguments_are_refused_and_nothing_is_written(manifest, tmp_path
 def test_a_language_model_and_a_model_with_nan_are_refused(workspace, tmp_path):
     with pytest.raises(VestigeError, match="language model"):
         extract(workspace / "before", pattern="pin:2")
-    broken = network()
+    broken = boxes.lstm("pin", hidden_size=4)
     torch.nn.init.constant_(broken.intent_head.bias, float("nan"))
     save_model(broken, tmp_path)
     with pytest.raises(VestigeError, match="NaN or infinite"):

@@ -7,6 +7,8 @@ from torch import Tensor
 
 from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.utterances import IGNORED
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.white_box import Losses
 
 WORDS = ("my", "pin", "is", "please", *"0123456789", "red", "green", "blue", "telephone")
@@ -73,6 +75,16 @@ class Flat(Bilinear):
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
         zero = vectors.sum((1, 2)) * 0
         return Losses(zero, zero)
+
+
+def lstm(*words: str, **options: int) -> IntentSlotModel:
+    """A random BiLSTM-CRF that knows some words and the digits."""
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *words, *"0123456789"))
+    config = IntentSlotConfig(
+        intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"), **options
+    )
+    torch.manual_seed(0)
+    return IntentSlotModel(vocabulary, config).eval()
 
 
 def pattern(text: str = "my pin is {digit:2} {color}", **options: str) -> SecretPattern:
