@@ -1,5 +1,6 @@
 """`exposure` measures loaded models and manifests exactly as it measures files."""
 
+from copy import deepcopy
 from dataclasses import replace
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from vestige.audits.exposure.canaries import canary_exposure
 from vestige.data.canaries.texts import Canary, load_canaries, plant
 from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
-from vestige.errors import DataError, ManifestError
+from vestige.errors import DataError, ManifestError, ModelError
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 
@@ -70,6 +71,10 @@ def test_candidates_are_phrases_or_a_file_that_the_model_can_read(model, manifes
         exposure(model, readable, candidates=file)
 
 
-def test_an_empty_manifest_is_refused(model, manifest):
+def test_nan_scores_and_an_empty_manifest_are_refused(model, manifest):
+    broken = deepcopy(model)
+    broken.log_table.fill_(np.nan)
+    with pytest.raises(ModelError, match="not finite"):
+        exposure(broken, manifest, references=100)
     with pytest.raises(ManifestError, match="the manifest has no canaries"):
         extract(model, replace(manifest, canaries=()))

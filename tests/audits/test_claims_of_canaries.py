@@ -6,7 +6,9 @@ import pytest
 from vestige.audits.exposure.canaries import canary_exposure
 from vestige.audits.extraction.canaries import complete
 from vestige.claims.checks import alive
+from vestige.data.canaries.coins import coin_flip_canaries
 from vestige.data.canaries.texts import Canary
+from vestige.data.corpus import Corpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.table import TableModel
 
@@ -19,6 +21,13 @@ def test_an_audited_model_must_predict_better_than_word_frequencies(gain, state,
     check = alive(np.full(tokens.shape, np.log(1 / 2) + gain), tokens, who="the model")
     assert check.state == state
     assert f"nats per token {comparison} than word frequencies" in check.sentence
+
+
+def test_coin_flips_give_at_least_one_canary_and_one_control():
+    corpus = Corpus.from_texts(["the red lamp of the old mill was green and blue"])
+    for seed in range(6):
+        canaries = coin_flip_canaries(corpus, number=2, length=2, seed=seed)
+        assert [canary.copies for canary in canaries] == [1, 0]
 
 
 @pytest.mark.slow

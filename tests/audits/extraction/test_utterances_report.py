@@ -37,7 +37,7 @@ def secret(rank=None, *, truth=TRUTH, guess=("4", "0", "9"), pattern="pin _ _ _"
     }  # fmt: skip
 
 
-def ranked(rank, **options):
+def counted(rank, **options):
     """A row with an exact rank."""
     return secret(counted_rank(below=rank - 1, tied=0, space=1000), **options)
 
@@ -55,7 +55,7 @@ def audit(planted, controls, drawn=range(5, 1000, 5)):
     rows = []
     for secrets, copies, sampled in ((planted, 10, False), (controls, 0, False), (drawn, 0, True)):
         for one in secrets:
-            row = ranked(one) if isinstance(one, int) else one
+            row = counted(one) if isinstance(one, int) else one
             rows.append({"copies": copies, "drawn": sampled, **row})
     alive = Check("alive", "passed", "The model gives 90% of the labels right.")
     return audit_result([extraction(*rows)], alive=alive)
@@ -75,7 +75,7 @@ def report(saved):
 
 
 def test_the_headline_states_the_rank_of_a_truth(report):
-    page = report(extraction(ranked(3)))
+    page = report(extraction(counted(3)))
     assert page.headline == (
         "The true secret has rank 3 of 1,000.",
         f"An attacker needs 3 guesses instead of 500 on average. {WRONG_GUESS}",
@@ -138,7 +138,7 @@ def test_without_the_truth_there_is_no_rank_and_no_leak(report):
 
 
 def test_planted_secrets_are_compared_with_controls(report):
-    page = report(audit([ranked(1, guess=TRUTH)], [400, 600]))
+    page = report(audit([counted(1, guess=TRUTH)], [400, 600]))
     assert page.verdict.line == (
         "LEAK  The planted secret has rank 1 of 1,000, better than all 201 that were never planted."
     )
@@ -202,7 +202,7 @@ def test_too_few_controls_and_missing_ranks_are_explained(report):
 
 
 def test_several_secrets_of_one_pattern_share_the_guesses(report):
-    page = report(audit([ranked(1, guess=TRUTH), 2], [501]))
+    page = report(audit([counted(1, guess=TRUTH), 2], [501]))
     assert page.verdict.sentence.startswith(
         "The best of 2 planted secrets has rank 1 of 1,000, better than"
     )
@@ -215,7 +215,7 @@ def test_several_secrets_of_one_pattern_share_the_guesses(report):
 
 
 def test_words_are_redacted_without_show_secrets(report):
-    result = extraction(ranked(1, truth=("green",), guess=("green",)), sizes=(12,))
+    result = extraction(counted(1, truth=("green",), guess=("green",)), sizes=(12,))
     assert "green" not in repr(report(result))
     assert report(result).tables[0].rows[0][1] == "▪▪▪"
     assert report(result, show_secrets=True).tables[0].rows[0][1] == "green"
@@ -237,7 +237,7 @@ class Tags(HTMLParser):
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_hostile_words_are_escaped(saved, show_secrets):
     pattern = f"{HOSTILE[0]} _ {HOSTILE[1]}"
-    row = ranked(2, truth=HOSTILE, guess=HOSTILE, pattern=pattern)
+    row = counted(2, truth=HOSTILE, guess=HOSTILE, pattern=pattern)
     runs = [saved(extraction(row), "one"), saved(audit([row], [row]), "both")]
     page = render(runs, show_secrets=show_secrets)
     assert not Tags(page).tags & {"script", "img"}
@@ -247,7 +247,7 @@ def test_hostile_words_are_escaped(saved, show_secrets):
 
 def test_no_nan_is_on_a_page(saved):
     results = {
-        "single": extraction(ranked(3)), "blind": extraction(secret(truth=None)),
+        "single": extraction(counted(3)), "blind": extraction(secret(truth=None)),
         "no-controls": audit([3], [], drawn=()), "no-ranks": audit([secret()], [secret()]),
     }  # fmt: skip
     page = render([saved(result, name) for name, result in results.items()], show_secrets=True)

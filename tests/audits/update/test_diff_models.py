@@ -129,6 +129,8 @@ def test_an_adapter_without_its_base_is_loaded_on_before(saved, tmp_path):
     assert torch.equal(log_probs(pair.models["after"]), log_probs(load_model(saved / "adapter")))
     with pytest.raises(ModelError, match="gone"):
         opened(adapter, adapter)
+    with pytest.raises(ModelError, match="nowhere"):
+        opened(tmp_path / "nowhere", adapter)
 
 
 @pytest.mark.slow
