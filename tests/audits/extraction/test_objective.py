@@ -59,19 +59,6 @@ def test_an_lstm_has_the_same_loss_in_a_batch_and_alone(lstm):
     assert result[0, 0].item() == pytest.approx(expected.item(), rel=1e-10)
 
 
-def test_a_batch_of_trials_has_the_losses_of_each_trial():
-    model = boxes.Bilinear()
-    trials = [
-        boxes.pattern("my pin {digit:2}"),
-        boxes.pattern("please is {digit:2}", intent="Other"),
-    ]
-    together = objective_of(model, trials)
-    guesses = together.random(7, torch.Generator().manual_seed(0))
-    for number, pattern in enumerate(trials):
-        alone = objective_of(model, pattern).losses(guesses[:1])
-        torch.testing.assert_close(together.losses(guesses)[number : number + 1], alone)
-
-
 def test_many_guesses_are_scored_in_slices():
     slices = []
 

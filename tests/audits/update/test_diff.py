@@ -2,34 +2,15 @@
 
 import html
 import json
-from itertools import pairwise
 
-import numpy as np
 import pytest
 
 import vestige
 from vestige import NullOptions, results
 from vestige.audits.update.report import phrases_found
-from vestige.data.vocabulary import WordVocabulary
-from vestige.models.checkpoints import load_model, save_model
-from vestige.models.table import TableModel
+from vestige.models.checkpoints import load_model
 from vestige.reports.report import report_of
 from vestige.results import run_of
-
-
-@pytest.fixture
-def searched(shell, tmp_path):
-    """Runs the command; returns the run, the terminal and the text of the page."""
-
-    def run(before, after, *words, show=()):
-        out, page = tmp_path / "run", tmp_path / "page.html"
-        done = shell("diff", before, after, "--out", out, *words, *show)
-        assert done.finished, (done.stderr, done.exception)
-        made = shell("report", out, "--out", page, *show)
-        assert made.finished, made.stderr
-        return results.load(out), done, html.unescape(page.read_text("utf-8"))
-
-    return run
 
 
 @pytest.mark.slow
@@ -56,12 +37,16 @@ def test_command_and_function_give_the_same_rows_and_record_the_call(shell, snap
 
 
 @pytest.mark.slow
-def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched, tmp_path):
-    (tmp_path / "secrets.txt").write_text("the code of the gate\n\ngate is\n")
-    run, done, page = searched(
-        snapshots / "before", snapshots / "after", "--null", snapshots / "nulls",
-        "--secrets", tmp_path / "secrets.txt", "--size", 0.2, "--length", 3, "--min-length", 2,
+def test_null_models_and_listed_secrets_are_in_every_output(snapshots, shell, tmp_path):
+    secrets, out, page = (tmp_path / name for name in ("secrets.txt", "run", "page.html"))
+    secrets.write_text("the code of the gate\n\ngate is\n")
+    done = shell(
+        "diff", snapshots / "before", snapshots / "after", "--null", snapshots / "nulls",
+        "--secrets", secrets, "--size", 0.2, "--length", 3, "--min-length", 2, "--out", out,
     )  # fmt: skip
+    assert done.finished, (done.stderr, done.exception)
+    assert shell("report", out, "--out", page).finished
+    run, page = results.load(out), html.unescape(page.read_text("utf-8"))
     assert run.summary["null_searches"] == 2
     assert len(set(run.run["models"]["nulls"]["sha256"])) == 2
     secret_rows = [row for row in run.rows if row["kind"] == "known"]
@@ -75,28 +60,6 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
         assert line in page
     assert "gate" not in done.stdout
     assert "adjusted p-value" in page
-
-
-@pytest.mark.slow
-def test_a_canary_that_is_not_a_phrase_is_listed_as_a_fragment(searched, tmp_path):
-    """Each token became 5 times more probable, too little for a phrase."""
-    words, canary = [f"word{i}" for i in range(98)], [40, 7, 63, 21, 88]
-    vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
-    rows = np.full((101, 100), 0.01)
-    save_model(TableModel(rows[-1], rows[:-1], vocabulary), tmp_path / "before")
-    for token, following in pairwise(canary):
-        rows[token] = 0.95 / 99
-        rows[token, following] = 0.05
-    save_model(TableModel(rows[-1], rows[:-1], vocabulary), tmp_path / "after")
-    pair = (tmp_path / "before", tmp_path / "after")
-    run, done, page = searched(*pair, show=["--show-secrets"])
-    assert (run.summary["phrases"], run.summary["found"]) == (0, None)
-    assert run.rows[0]["tokens"] == canary
-    assert " ".join(words[i - 2] for i in canary) in done.stdout
-    assert "No phrase was promoted" not in page
-    for line in ("use --phrase or vestige exposure", "Fragments, not tested"):
-        assert line in page
-        assert line in done.output
 
 
 @pytest.mark.slow

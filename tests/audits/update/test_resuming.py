@@ -129,9 +129,9 @@ def test_a_run_that_hit_the_time_limit_is_completed(complete, run, tmp_path, mon
         patch.setattr(searches.time, "monotonic", lambda: next(clock))
         part = run(out, minutes=1.0)
     assert (part.summary["complete"], part.summary["null_searches"]) == (False, 0)
+    assert part.verdict == UNDECIDED
     assert results.load(out).summary["complete"] is False
-    for words in ("Time limit: ", "0 of 1 null search done"):
-        assert words in str(part)
+    assert "Time limit: " in str(part)
     assert same(run(out), complete)
     assert results.load(out).summary["complete"] is True
     with pytest.raises(RunError, match="exists already"):

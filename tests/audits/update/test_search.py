@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from vestige.audits.update.pair import Pair
-from vestige.audits.update.plan import units_of
+from vestige.audits.update.plan import tokens_of, units_of
 from vestige.audits.update.prompts import BEGINNING, TEMPLATE, Prompt
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search, search_update
@@ -248,7 +248,7 @@ def test_stored_units_are_not_repeated_and_the_seed_matters(pair_of):
     assert search(pair_of(), replace(SMALL, seed=1)).phrases != complete.phrases
 
 
-def test_planned_units_are_about_right_and_progress_follows_them(pair_of):
+def test_planned_units_and_tokens_are_about_right_and_progress_follows_them(pair_of):
     pair, steps = pair_of(), []
     result = search(pair, SMALL, PROMPTS, progress=lambda *step: steps.append(step))
     units = units_of(SMALL, pair, PROMPTS)
@@ -256,7 +256,10 @@ def test_planned_units_are_about_right_and_progress_follows_them(pair_of):
     assert list(dict.fromkeys(step[:2] for step in steps)) == expected
     assert {"sampling", "extending", "repairing"} <= {activity for _, _, activity in steps}
     assert result.units == pytest.approx(units, rel=0.5)
-    assert units_of(replace(SMALL, pairs=0), pair, PROMPTS) < units
+    sampling = Sampling(samples=200, length=4, alternatives=0)
+    samples_only = replace(SMALL, sampling=sampling, openings=0, pairs=0, repaired=0)
+    planned = tokens_of(samples_only, pair, PROMPTS[:1])
+    assert planned == pytest.approx(sum(search(pair, samples_only).tokens), rel=0.4)
 
 
 def test_phrases_have_their_prompt_and_source(pair_of):

@@ -46,14 +46,6 @@ def moved(seed, *, by=1.0, secret="", start=None):
     return model
 
 
-def filled(value, rows=slice(None)):
-    """An updated model whose weights, or some rows of them, are one value."""
-    model = moved(1)
-    with torch.no_grad():
-        model.log_table[rows] = value
-    return model
-
-
 def diff(after, *, start=None, **options):
     return vestige.diff(start or base(), after, **{"size": 0.2, "device": "cpu", **options})
 
@@ -84,28 +76,15 @@ def test_too_few_null_models_and_a_secret_without_a_format_are_undecided(nulls):
     assert any("Mark the part that varies" in check.sentence for check in few.claim.checks)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("after", "options", "check"),
-    [
-        (base(), {}, "different"),
-        (filled(0.0), {}, "alive"),
-        (moved(2), {"minutes": 1e-9}, "powerful"),
-    ],
-)
-def test_unchanged_broken_and_unfinished_updates_are_undecided(nulls, after, options, check):
-    result = diff(after, null=nulls, **options)
-    assert result.verdict == UNDECIDED
-    assert check in {check.name for check in result.claim.checks if check.state != "passed"}
-
-
 @pytest.mark.parametrize(
     "compute",
     [diff, lambda after: search(Pair.of(base(), after, TokenScore("smoothed")), Settings())],
 )
 def test_scores_that_are_not_finite_raise_a_short_error(compute):
+    after = moved(1)
+    after.log_table.data[5:] = torch.nan
     with pytest.raises(ModelError, match="scores of a model are not finite") as error:
-        compute(filled(torch.nan, slice(5, None)))
+        compute(after)
     assert "\n" not in str(error.value)
 
 
