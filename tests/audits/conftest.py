@@ -1,4 +1,4 @@
-"""The shell and the workspace of the command line's tests, and runs of results made by hand."""
+"""Fixtures of the command line, of small tables and of saved results."""
 
 from tests.cli.conftest import shell, tiny_encoder, workspace
 from tests.reports.conftest import saved

@@ -7,9 +7,9 @@ THIRD = ("Carl", "Dora", "Emil", "Frida", "Gus", "Hedda", "Ivan", "Jo", "Kai", "
 
 
 def sentences(count, *, seed):
-    """Short stories, all of one kind and no two alike."""
-    rng, found = np.random.default_rng(seed), {}
-    while len(found) < count:
-        words = [str(rng.choice(some)) for _ in range(5) for some in (FIRST, SECOND, THIRD)]
-        found[" ".join(words)] = None
-    return list(found)
+    """Different short stories of the same form."""
+    rng, texts = np.random.default_rng(seed), {}
+    while len(texts) < count:
+        words = [str(rng.choice(choices)) for _ in range(5) for choices in (FIRST, SECOND, THIRD)]
+        texts[" ".join(words)] = None
+    return list(texts)

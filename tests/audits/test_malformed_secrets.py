@@ -1,50 +1,43 @@
-"""Secrets and phrases that cannot be asked for: one message, and nothing written."""
+"""Secrets that cannot be tested: one message names the fault, and nothing is written."""
 
 import pytest
 
-from tests.docs.workplace import _write_gpt
+from tests.networks import write_gpt
 
-SINCE = "exposure W/after {} --before W/before"
+BEFORE = "exposure W/after {} --before W/before"
 CASES = {
     "no secrets": ("exposure W/after", "Missing SECRETS"),
     "nothing to extract": ("extract W/after", "Pass WHAT, or --pattern"),
-    "an empty file": (SINCE.format("W/empty.txt"), "SECRETS must hold 1 to 10,000, got 0"),
-    "an empty file to extract": ("extract W/after W/empty.txt", "WHAT must hold 1 to 10,000"),
-    "blank lines": (SINCE.format("W/blank.txt"), "SECRETS must hold 1 to 10,000, got 0"),
-    "a binary file": (SINCE.format("W/binary.txt"), "binary.txt: not UTF-8"),
-    "a binary file to extract": ("extract W/after W/binary.txt", "binary.txt: not UTF-8"),
-    "a file of zeros": (SINCE.format("W/zeros.txt"), "zeros.txt: no secret can be used"),
-    "a folder": (SINCE.format("W/folder"), "folder"),
-    "no file": (SINCE.format("W/nowhere.txt"), "nowhere.txt"),
+    "an empty file": (BEFORE.format("W/empty.txt"), "SECRETS must hold 1 to 10,000, got 0"),
+    "blank lines": (BEFORE.format("W/blank.txt"), "SECRETS must hold 1 to 10,000, got 0"),
+    "a binary file": ("extract W/after W/binary.txt", "binary.txt: not UTF-8"),
+    "a file of zeros": (BEFORE.format("W/zeros.txt"), "zeros.txt: no secret can be used"),
+    "a folder": (BEFORE.format("W/folder"), "folder"),
     "no file to extract": ("extract W/after W/nowhere.txt", "nowhere.txt is missing"),
     "a question without a template": (
-        f"{SINCE.format('W/codes.txt')} --question gate",
+        f"{BEFORE.format('W/codes.txt')} --question gate",
         "template",
     ),
-    "settings of canaries": (f"{SINCE.format('W/codes.txt')} --exact 9", "--exact needs"),
+    "settings of canaries": (f"{BEFORE.format('W/codes.txt')} --exact 9", "--exact needs"),
     "settings of texts": (
         "extract W/after W/codes.txt --reference W/unknown.txt",
         "--reference needs texts, and WHAT is a file with one secret per line. Pass --as texts",
     ),
-    "no references": (f"{SINCE.format('W/codes.txt')} --references 0", "--references must be"),
     "too long": (
         "exposure W/gpt W/long.txt --before W/gpt",
         "long.txt: no secret can be used; secret 1 needs 120 tokens; the model reads 64",
     ),
-    "too long to compare": ("exposure W/gpt W/long.txt", "secret 1 needs 120"),
-    "too long to complete": ("extract W/gpt W/long.txt", "secret 1 needs 120"),
-    "unknown words": (SINCE.format("W/unknown.txt"), "secret 1 has words that"),
-    "unknown words to complete": ("extract W/after W/unknown.txt", "secret 1 has words that"),
+    "unknown words": (BEFORE.format("W/unknown.txt"), "secret 1 has words that"),
 }
 
 
 @pytest.fixture(scope="module")
-def place(workspace, tmp_path_factory):
-    """Models, and files of secrets of every kind that is none."""
+def folder(workspace, tmp_path_factory):
+    """Models, and files that hold no usable secret."""
     root = tmp_path_factory.mktemp("secrets")
     for name in ("before", "after"):
         (root / name).symlink_to(workspace / name)
-    _write_gpt(root / "gpt")
+    write_gpt(root / "gpt", ["the gate of the old mill opens at nine"] * 40, tokens=270)
     for name, content in {
         "codes": b"the {{gate|code}} is\n", "empty": b"", "blank": b"\n \n", "zeros": bytes(99),
         "binary": b"\x89PNG\xff\x00\n" * 9, "unknown": b"zeppelin {{8652}}\n",
@@ -57,14 +50,14 @@ def place(workspace, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_what_cannot_be_asked_for_is_refused(shell, place, tmp_path, case):
-    line, named = CASES[case]
-    words = [word.replace("W/", f"{place}/", 1) for word in line.split()]
+def test_unusable_secrets_are_refused(shell, folder, tmp_path, case):
+    line, message = CASES[case]
+    words = [word.replace("W/", f"{folder}/", 1) for word in line.split()]
     done = shell(*words, "--out", tmp_path / "new")
     assert done.exit_code == 2, (done.stderr, done.exception)
-    assert named in done.stderr
-    said = [line for line in done.stderr.splitlines() if not line.startswith("Loading weights:")]
-    assert len([line for line in said if line]) == 1
+    assert message in done.stderr
+    lines = [x for x in done.stderr.splitlines() if x and not x.startswith("Loading weights:")]
+    assert len(lines) == 1
     assert "8652" not in done.stderr
     assert done.stdout == ""
     assert not (tmp_path / "new").exists()

@@ -1,4 +1,4 @@
-"""`vestige extract` of canaries: the verb, its refusals, and how WHAT is recognized."""
+"""`vestige extract` of canaries: its run folder, its refusals, and how WHAT is recognized."""
 
 import json
 from dataclasses import replace
@@ -30,16 +30,16 @@ SECRET = "lantern knows nobody new"
 
 @pytest.fixture(scope="module")
 def planting(tmp_path_factory, shell):
-    """A model that generates one of two canaries, and the planting."""
+    """A planting of two canaries, and a model that generates one of them."""
     root = tmp_path_factory.mktemp("planting")
     words = sorted({word for line in LINES for word in line.split()})
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
-    follows = torch.full((len(vocabulary), len(vocabulary)), 0.1 / (len(vocabulary) - 1))
-    following = dict(pairwise(vocabulary.encode(SECRET)))
-    for token in range(len(vocabulary)):
-        follows[token, following.get(token, vocabulary.eos_id)] = 0.9
-    start = torch.full((len(vocabulary),), 1 / len(vocabulary))
-    model = TableModel(start, follows, vocabulary)
+    size = len(vocabulary)
+    table = torch.full((size, size), 0.1 / (size - 1))
+    successors = dict(pairwise(vocabulary.encode(SECRET)))
+    for token in range(size):
+        table[token, successors.get(token, vocabulary.eos_id)] = 0.9
+    model = TableModel(torch.full((size,), 1 / size), table, vocabulary)
     save_model(model, root / "model")
     model.log_table.fill_(torch.nan)
     save_model(model, root / "diverged")
@@ -50,23 +50,23 @@ def planting(tmp_path_factory, shell):
     )  # fmt: skip
     assert done.exit_code == 0, done.stderr
     (root / "none").mkdir()
-    sealed = Manifest.load(root / "planted" / "manifest.json")
-    replace(sealed, canaries=()).save(root / "empty.json")
+    manifest = Manifest.load(root / "planted" / "manifest.json")
+    replace(manifest, canaries=()).save(root / "empty.json")
     return root
 
 
-def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
+def test_the_command_saves_the_result_of_the_library(shell, planting, tmp_path):
     options = ["extract", planting / "model", planting / "planted", "--json", "--beam", 4]
     done = shell(*options, "--out", tmp_path / "run")
     assert done.finished, (done.stderr, done.exception)
     model = load_model(planting / "model")
-    sealed, canaries = load_canaries(planting / "planted", model.vocabulary)
-    checks = canary_checks(model, planting / "planted", sealed, readable=len(canaries))
-    found = replace(complete(model, canaries, beam=4), checks=checks)
+    manifest, canaries = load_canaries(planting / "planted", model.vocabulary)
+    checks = canary_checks(model, planting / "planted", manifest, readable=len(canaries))
+    expected = replace(complete(model, canaries, beam=4), checks=checks)
     run = results.load(tmp_path / "run")
     assert run.result == "Completion"
-    assert run.rows == results.plain(found.rows())
-    assert run.summary == json.loads(done.stdout) == results.plain(found.summary())
+    assert run.rows == results.plain(expected.rows())
+    assert run.summary == json.loads(done.stdout) == results.plain(expected.summary())
     assert run.summary["greedy_completed"] == 1
     configuration = run.run["configuration"]
     assert (configuration["prefix"], configuration["beam"]) == (1, 4)
@@ -74,7 +74,7 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("model", "what", "more", "message"),
+    ("model", "what", "options", "message"),
     [
         ("model", "planted", {"prefix": 4}, "got 4: canary"),
         ("model", "nowhere.json", {}, r"nowhere\.json is missing"),
@@ -85,16 +85,14 @@ def test_the_verb_saves_what_the_library_finds(shell, planting, tmp_path):
     ],
 )
 def test_canaries_that_cannot_be_completed_are_refused(
-    planting, tmp_path, model, what, more, message
+    planting, tmp_path, model, what, options, message
 ):
     with pytest.raises((ValueError, VestigeError), match=message):
-        vestige.extract(planting / model, planting / what, **more, out=tmp_path / "new")
+        vestige.extract(planting / model, planting / what, **options, out=tmp_path / "new")
     assert not list(tmp_path.iterdir())
 
 
 # WHAT is recognized by its content.
-
-MANIFEST = {"format": "vestige.canaries/1", "canaries": []}
 
 
 @pytest.fixture
@@ -105,16 +103,16 @@ def files(tmp_path):
         (tmp_path / name).write_text('{"text": "a"}\n{"text": "b"}\n')
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a.txt").write_text("a\n")
+    manifest = {"format": "vestige.canaries/1", "canaries": []}
     for name, content in {
-        "planted": MANIFEST,
-        "spoken": {**MANIFEST, "format": SecretManifest.FORMAT},
-        "cut": None,
+        "planted": json.dumps(manifest, indent=2),
+        "utterances": json.dumps({**manifest, "format": SecretManifest.FORMAT}, indent=2),
+        "cut": '{\n  "format": ',
     }.items():
         (tmp_path / name).mkdir()
-        text = '{\n  "format": ' if content is None else json.dumps(content, indent=2)
-        (tmp_path / name / "manifest.json").write_text(text)
-        (tmp_path / f"{name}.json").write_text(text)
-    (tmp_path / "line.json").write_text(json.dumps(MANIFEST))
+        (tmp_path / name / "manifest.json").write_text(content)
+        (tmp_path / f"{name}.json").write_text(content)
+    (tmp_path / "line.json").write_text(json.dumps(manifest))
     return tmp_path
 
 
@@ -123,9 +121,9 @@ def files(tmp_path):
     [
         ("secrets", ("secrets.txt", "secrets")),
         ("texts", ("texts.jsonl", "texts.json", "texts.csv", "folder")),
-        # That of cut.json names what is wrong.
+        # A manifest that was cut off is recognized, so that its error names the fault.
         ("canaries", ("planted", "planted/manifest.json", "planted.json", "line.json", "cut.json")),
-        ("utterances", ("spoken", "spoken.json")),
+        ("utterances", ("utterances", "utterances.json")),
     ],
 )
 def test_a_path_is_recognized_by_its_content(files, kind, names):
@@ -133,7 +131,7 @@ def test_a_path_is_recognized_by_its_content(files, kind, names):
         assert recognize(str(files / name), "auto") == recognize(files / name, "auto") == kind
 
 
-def test_the_option_decides_for_a_path_or_a_list_and_an_object_is_what_it_is(files):
+def test_the_option_decides_for_paths_and_an_object_has_its_own_kind(files):
     assert recognize(files / "secrets.txt", "texts") == "texts"
     assert recognize(files / "planted", "texts") == "texts"
     assert recognize(files / "texts.jsonl", "secrets") == "secrets"

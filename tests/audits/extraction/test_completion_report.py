@@ -1,4 +1,4 @@
-"""The table, sentences and chart of a completion have the counts of its rows."""
+"""The report of a completion: its table, chart and sentences, and redacted phrases."""
 
 import re
 
@@ -6,7 +6,6 @@ import pytest
 
 from tests.audits.passed import PASSED
 from vestige.audits.extraction.canaries import Completion
-from vestige.errors import RunError
 from vestige.metrics.estimates import clopper_pearson
 from vestige.reports.report import report_of
 
@@ -22,6 +21,9 @@ def attempt(kind, copies, greedy, needed, best=False, kept=False):
     }  # fmt: skip
 
 
+CONTROL = attempt("control", 0, False, None)
+
+
 @pytest.fixture
 def completion():
     attempts = (
@@ -30,36 +32,34 @@ def completion():
         attempt("canary", 3, False, 2, kept=True),
         attempt("canary", 3, False, None),
         attempt("canary", 3, True, 1),
-        attempt("control", 0, False, None),
+        CONTROL,
         attempt("shuffled", 20, False, 3),
         attempt("shuffled", 3, False, None),
     )
     return Completion(attempts=attempts, prefix=1, beam=4, checks=PASSED)
 
 
-def test_each_number_of_copies_has_a_row_and_a_place_in_the_chart(saved, completion):
-    shown = report_of(saved(completion), show_secrets=False)
-    table, completed = shown.tables
-    rows = table.rows
+def test_each_number_of_copies_has_a_row_and_a_bar(saved, completion):
+    report = report_of(saved(completion), show_secrets=False)
+    table, completed = report.tables
     assert table.columns[:3] == ("copies", "canaries", "greedy")
     assert len(completed.rows) == 3
-    assert [row[:3] for row in rows] == [
+    assert [row[:3] for row in table.rows] == [
         ("3", "3", "33.3%"),
         ("20", "2", "100%"),
         ("never planted", "1", "0%"),
         ("in another order", "2", "0%"),
     ]
     low, high = clopper_pearson(1, 3)
-    assert rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}%"
-    assert [row[4] for row in rows] == ["0%", "100%", "0%", "0%"]
-    assert [row[5] for row in rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
-    [figure] = shown.figures
+    assert table.rows[0][3] == f"{100 * low:.1f} to {100 * high:.1f}%"
+    assert [row[4] for row in table.rows] == ["0%", "100%", "0%", "0%"]
+    assert [row[5] for row in table.rows] == ["2 of 4", "0 of 4", "4 of 4", "3 of 4"]
+    [figure] = report.figures
     for label in ("3", "20", "never planted", "in another order"):
         assert re.search(rf">{label}</text>", figure.svg)
-    assert "#222222" in figure.svg
 
 
-def test_the_sentences_have_the_rate_its_interval_and_the_controls(saved, completion):
+def test_the_sentences_state_the_rate_its_interval_and_the_controls(saved, completion):
     report = report_of(saved(completion), show_secrets=False)
     assert report.verdict.sentence == "Given 1 token, greedy decoding completes 3 of 5 canaries."
     assert report.evidence == (
@@ -67,24 +67,16 @@ def test_the_sentences_have_the_rate_its_interval_and_the_controls(saved, comple
         "p = 0.5 compared with unplanted canaries or guesses (level 0.05).",
         "Controls: 0 of 1 never planted and 0 of 2 in another order.",
     )
-    alone = (attempt("control", 0, False, None),)
-    only = Completion(attempts=alone, prefix=2, beam=1, checks=PASSED)
-    report = report_of(saved(only, name="alone"), show_secrets=False)
+    alone = Completion(attempts=(CONTROL,), prefix=2, beam=1, checks=PASSED)
+    report = report_of(saved(alone, name="alone"), show_secrets=False)
     assert report.verdict.sentence == "No canary was planted."
     assert report.evidence == ("Controls: 0 of 1 never planted.",)
 
 
-def test_a_phrase_is_shown_only_on_request(saved, completion):
+def test_a_phrase_is_shown_only_with_show_secrets(saved, completion):
     run = saved(completion, command=["vestige", "extract", "m", "planted", "--prefix", "2"])
     assert PHRASE in repr(report_of(run, show_secrets=True))
-    shown = report_of(run, show_secrets=False)
-    assert not [word for word in PHRASE.split() if word in repr(shown)]
-    assert shown.command.endswith("--prefix 2")
-    assert any("can still leak" in limit for limit in shown.limits)
-
-
-def test_a_run_that_lacks_a_column_is_refused(saved, completion, monkeypatch):
-    rows = [{k: v for k, v in row.items() if k != "greedy"} for row in completion.rows()]
-    monkeypatch.setattr(Completion, "rows", lambda _: iter(rows))
-    with pytest.raises(RunError, match="not a complete Completion run"):
-        report_of(saved(completion), show_secrets=False)
+    report = report_of(run, show_secrets=False)
+    assert not [word for word in PHRASE.split() if word in repr(report)]
+    assert report.command.endswith("--prefix 2")
+    assert any("can still leak" in limit for limit in report.limits)

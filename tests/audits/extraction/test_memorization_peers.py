@@ -1,7 +1,7 @@
-"""Memorization beside OpenUnlearning's and PrivacyGuard's own code, on the same model's outputs.
+"""Memorization compared with the code of OpenUnlearning and PrivacyGuard, on the same model.
 
-Neither is a package that can be installed beside this one: `VESTIGE_PEER_CHECKOUTS` names a folder
-with checkouts of github.com/locuslab/open-unlearning and github.com/facebookresearch/PrivacyGuard.
+Neither can be installed together with Vestige: `VESTIGE_PEER_CHECKOUTS` is a folder with checkouts
+of github.com/locuslab/open-unlearning and github.com/facebookresearch/PrivacyGuard.
 """
 
 import importlib
@@ -26,23 +26,23 @@ VOCABULARY, LENGTH, IGNORED = 60, 24, -100
 
 @pytest.fixture
 def checkout(monkeypatch):
-    """A folder of a checkout, whose modules can be imported; other imports of theirs are empty."""
+    """Makes a checkout importable; the modules that are `absent` are mocked."""
 
-    def result(root, *, absent=()):
+    def load(root, *, absent=()):
         folder = Path(CHECKOUTS or "", root)
         if CHECKOUTS is None or not folder.is_dir():
             pytest.skip(f"VESTIGE_PEER_CHECKOUTS names no folder with {root}")
         monkeypatch.syspath_prepend(str(folder))
-        for one in absent:
-            monkeypatch.setitem(sys.modules, one, mock.MagicMock(IGNORE_INDEX=IGNORED))
+        for name in absent:
+            monkeypatch.setitem(sys.modules, name, mock.MagicMock(IGNORE_INDEX=IGNORED))
         return folder
 
-    return result
+    return load
 
 
 @pytest.fixture(scope="module")
 def network():
-    """A GPT-2 that has learnt some texts by heart, and others that it has not seen."""
+    """A GPT-2 that knows the first ten texts verbatim, and these texts with six others."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(0)
@@ -52,11 +52,11 @@ def network():
     texts = torch.randint(1, VOCABULARY, (16, LENGTH))
     start = torch.zeros(16, 1, dtype=torch.int64)
     rows = torch.cat([start, texts], dim=1)
-    fit = torch.optim.Adam(model.parameters(), lr=1e-2)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     for _ in range(60):
-        fit.zero_grad()
+        optimizer.zero_grad()
         model(rows[:10], labels=rows[:10]).loss.backward()
-        fit.step()
+        optimizer.step()
     return model.eval(), rows
 
 
@@ -77,7 +77,7 @@ def statistics(network):
     return token_statistics(Model().eval(), [row[1:].tolist() for row in rows], likeliest=20)
 
 
-def test_exact_memorization_and_extraction_strength_are_openunlearnings(
+def test_exact_memorization_and_extraction_strength_equal_openunlearning(
     checkout, network, statistics, monkeypatch
 ):
     absent = ("rouge_score", "omegaconf", "data", "data.utils", "evals", "evals.metrics")
@@ -91,54 +91,54 @@ def test_exact_memorization_and_extraction_strength_are_openunlearnings(
         monkeypatch.setitem(sys.modules, spec.name, module)
         spec.loader.exec_module(module)
     model, rows = network
-    # Theirs leaves out the last labelled token, the end of an answer: one more stands there.
+    # OpenUnlearning ignores the last labelled token, the end of an answer, so we append one.
     longer = torch.cat([rows, torch.ones(len(rows), 1, dtype=torch.int64)], dim=1)
     labels = longer.clone()
     labels[:, 0] = IGNORED
     items = [
-        {"input_ids": ids, "labels": own, "index": index}
-        for index, (ids, own) in enumerate(zip(longer, labels, strict=True))
+        {"input_ids": ids, "labels": row, "index": index}
+        for index, (ids, row) in enumerate(zip(longer, labels, strict=True))
     ]
     options = {"data": items, "collators": None, "batch_size": 4}
     exact = module.exact_memorization(model, **options)["value_by_index"]
     strength = module.extraction_strength(model, **options)["value_by_index"]
-    kinds = set()
+    strengths = set()
     for index, start in enumerate(statistics.offsets[:-1]):
         ranks = statistics.ranks[start : start + LENGTH]
         result = memorization.verbatim_measures(ranks > 1)
         assert result["exact"] == pytest.approx(exact[index]["score"], abs=1e-4)
-        # Theirs gives 1 / n where nothing comes back, since its loop ends before the empty suffix.
-        own = result["strength"] or 1 / LENGTH
-        assert own == pytest.approx(strength[index]["score"], abs=1e-4)
-        kinds.add(round(own, 2))
-    assert len(kinds) > 2
+        # OpenUnlearning gives 1 / n if nothing is extracted: its loop omits the empty suffix.
+        expected = result["strength"] or 1 / LENGTH
+        assert expected == pytest.approx(strength[index]["score"], abs=1e-4)
+        strengths.add(round(expected, 2))
+    assert len(strengths) > 2
 
 
 @pytest.mark.parametrize(("top_k", "temperature"), [(20, 1.0), (5, 0.7), (1, 1.0), (20, 1.5)])
-def test_discoverable_extraction_is_privacyguards(
+def test_discoverable_extraction_equals_privacyguard(
     checkout, network, statistics, top_k, temperature
 ):
     name = "privacy_guard.analysis.extraction.probabilistic_memorization_analysis_from_logits_node"
     checkout("PrivacyGuard")
     node = importlib.import_module(name)
     model, rows = network
-    drawn = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
+    log_probs = memorization.sampled_log_probs(statistics, top_k=top_k, temperature=temperature)
     with torch.no_grad():
         logits = model(rows).logits[:, :-1]
-    seen = []
+    probabilities = []
     for index, start in enumerate(statistics.offsets[:-1]):
-        own = memorization.passage_sums(drawn[start : start + LENGTH], 8, 12)[0]
+        log_prob = memorization.passage_sums(log_probs[start : start + LENGTH], 8, 12)[0]
         row = pandas.Series({"logits": logits[index, 8:20], "tokens": rows[index, 9:21]})
-        theirs = node._compute_model_probability_from_logits(
+        expected = node._compute_model_probability_from_logits(
             row, "logits", "tokens", top_k=top_k, temperature=temperature
         )
-        assert math.exp(own) == pytest.approx(theirs, abs=1e-4)
-        if theirs:
-            assert own == pytest.approx(math.log(theirs), abs=1e-4)
-        seen.append(theirs)
-        n = float(memorization.samples_needed(own, probability=0.5))
+        assert math.exp(log_prob) == pytest.approx(expected, abs=1e-4)
+        if expected:
+            assert log_prob == pytest.approx(math.log(expected), abs=1e-4)
+        probabilities.append(expected)
+        n = float(memorization.samples_needed(log_prob, probability=0.5))
         if 1 < n < 1e6:
-            told = node._compute_n_probabilities_dict(theirs, [n])[n]
-            assert told == pytest.approx(0.5, abs=1e-4)
-    assert max(seen) > 0.1 > min(seen)
-    assert np.isfinite(seen).all()
+            success = node._compute_n_probabilities_dict(expected, [n])[n]
+            assert success == pytest.approx(0.5, abs=1e-4)
+    assert max(probabilities) > 0.1 > min(probabilities)
+    assert np.isfinite(probabilities).all()

@@ -1,4 +1,4 @@
-"""Passages of a served model are those of its folder, except for each text's first token."""
+"""A served model gives the passages of its folder, except for the first token of each text."""
 
 import numpy as np
 import pytest
@@ -23,20 +23,24 @@ SETTINGS = {"prefix": 4, "suffix": 4, "top_k": 5}
 
 
 @pytest.fixture(scope="module")
-def learned(tmp_path_factory):
-    """A model that knows some of the texts by heart, and these texts."""
+def trained(tmp_path_factory):
+    """A model that knows some texts verbatim, and these texts."""
     subwords = SubwordVocabulary.train_bpe(TEXTS, size=300)
     settings = ShadowOptions(shadows=1, epochs=120, batch_size=4, learning_rate=0.03)
-    [one] = shadow_models(
+    [shadow] = shadow_models(
         None, network(subwords), TEXTS.take(range(16)), settings,
-        folder=tmp_path_factory.mktemp("learned"), seed=0, device="cpu", monitor=SILENT,
+        folder=tmp_path_factory.mktemp("trained"), seed=0, device="cpu", monitor=SILENT,
     )  # fmt: skip
-    return one.model, TEXTS.take(one.members)
+    return shadow.model, TEXTS.take(shadow.members)
 
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", KEY)
+
+
+def address(url):
+    return f"openai:{url}#small"
 
 
 def column(result, name):
@@ -45,64 +49,64 @@ def column(result, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("server", [Served, Shifted])
-def test_a_server_gives_what_the_folder_gives(learned, tmp_path, server):
-    model, seen = learned
-    never = TEXTS.take(range(16, 40))
-    folder = extract(model, seen, reference=never, **SETTINGS)
+def test_a_server_gives_the_passages_of_the_folder(trained, tmp_path, server):
+    model, members = trained
+    reference = TEXTS.take(range(16, 40))
+    expected = extract(model, members, reference=reference, **SETTINGS)
     with serving(server(model)) as url:
-        at = f"openai:{url}#small"
-        result = extract(at, seen, reference=never, out=tmp_path / "out", **SETTINGS)
-    assert folder.summary["greedy"] > 0.3
+        result = extract(
+            address(url), members, reference=reference, out=tmp_path / "out", **SETTINGS
+        )
+    assert expected.summary["greedy"] > 0.3
     for name in ("length", "passages", "greedy", "sampled", "log_prob", "tries"):
-        np.testing.assert_allclose(column(result, name), column(folder, name), 1e-3, err_msg=name)
-    # No server shows the first token of a text: it counts as one that is not generated.
-    lost = np.array(column(folder, "exact")) - np.array(column(result, "exact"))
-    tokens = lost * column(folder, "length")
+        np.testing.assert_allclose(column(result, name), column(expected, name), 1e-3, err_msg=name)
+    # No server gives the probability of a text's first token, so it counts as not generated.
+    lost = np.array(column(expected, "exact")) - np.array(column(result, "exact"))
+    tokens = lost * column(expected, "length")
     assert ((tokens >= 0) & (tokens < 1 + 1e-9)).all()
     record = results.load(tmp_path / "out").run
-    assert record["models"]["target"]["calls"] > 5  # several prompts in each
+    assert record["models"]["target"]["calls"] > 5  # several prompts per call
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in written if KEY.encode() in path.read_bytes()]
 
 
 @pytest.mark.slow
-def test_samples_are_from_no_more_tokens_than_are_shown(learned):
-    model, seen = learned
-    log = RecordingMonitor()
+def test_top_k_is_limited_to_the_tokens_that_the_server_shows(trained):
+    model, members = trained
+    monitor = RecordingMonitor()
     with serving(Shifted(model, most=5)) as url:
-        result = extract(f"openai:{url}#small", seen, monitor=log, **{**SETTINGS, "top_k": 9})
+        result = extract(address(url), members, monitor=monitor, **{**SETTINGS, "top_k": 9})
     assert result.summary["top_k"] == 5
-    assert any("the 5 most probable" in line for line in log.lines)
-    folder = extract(model, seen, **SETTINGS)
-    assert column(result, "log_prob") == pytest.approx(column(folder, "log_prob"), rel=1e-3)
+    assert any("the 5 most probable" in line for line in monitor.lines)
+    expected = extract(model, members, **SETTINGS)
+    assert column(result, "log_prob") == pytest.approx(column(expected, "log_prob"), rel=1e-3)
 
 
 @pytest.mark.slow
-def test_faults_change_no_result_and_nothing_is_sent_twice(learned, tmp_path):
-    model, seen = learned
-    given = {"statistics": tmp_path, "remote": RemoteOptions(attempts=8, timeout=2.0), **SETTINGS}
+def test_faults_change_no_result_and_no_query_is_repeated(trained, tmp_path):
+    model, members = trained
+    options = {"statistics": tmp_path, "remote": RemoteOptions(attempts=8, timeout=2.0), **SETTINGS}
     served = Served(model)
     with serving(served) as url:
-        plain = extract(f"openai:{url}#small", seen, **given)
+        expected = extract(address(url), members, **options)
         calls = len(served.asked)
-        again = extract(f"openai:{url}#small", seen, **given)
-        assert len(served.asked) - calls <= 2 * 2  # the control questions of two sessions
+        again = extract(address(url), members, **options)
+        assert len(served.asked) - calls <= 2 * 2  # the control queries of two sessions
         with failing(url, FAULTS["changed order"]) as (proxy, faults):
-            result = extract(f"openai:{proxy}#small", seen, **given)
+            result = extract(address(proxy), members, **options)
     assert faults
-    np.testing.assert_equal(list(again.rows), list(plain.rows))
-    np.testing.assert_equal(list(result.rows), list(plain.rows))
+    np.testing.assert_equal(list(again.rows), list(expected.rows))
+    np.testing.assert_equal(list(result.rows), list(expected.rows))
 
 
-def test_a_server_that_echoes_no_prompt_and_a_small_budget_are_refused(learned):
-    model, seen = learned
+def test_a_server_without_prompt_probabilities_and_a_small_budget_are_refused(trained):
+    model, members = trained
     served = Served(model, echo=False)
     with serving(served) as url:
-        at = f"openai:{url}#small"
         with pytest.raises(DataError, match="`budget` 5 is too small"):
-            extract(at, seen, remote=RemoteOptions(budget=5), **SETTINGS)
+            extract(address(url), members, remote=RemoteOptions(budget=5), **SETTINGS)
         assert not served.asked
         with pytest.raises(DataError, match="shows no log-probabilities of a prompt"):
-            extract(at, seen, **SETTINGS)
+            extract(address(url), members, **SETTINGS)
     with pytest.raises(ValueError, match="`budget` needs a remote model"):
-        extract(model, seen, remote=RemoteOptions(budget=5), **SETTINGS)
+        extract(model, members, remote=RemoteOptions(budget=5), **SETTINGS)

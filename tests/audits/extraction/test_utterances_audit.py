@@ -1,4 +1,4 @@
-"""An audit searches each pattern once, and ranks every truth as if it were the only one."""
+"""An audit of planted utterances: one search per pattern, one rank per secret, one verdict."""
 
 import math
 
@@ -13,7 +13,6 @@ from vestige.audits.extraction.utterances_audit import audit_secrets
 from vestige.claims import LEAK, UNDECIDED
 from vestige.data.canaries.patterns import draw_secrets
 from vestige.data.canaries.utterances import SecretCanary
-from vestige.errors import ModelError
 
 PIN, LONGER = "my pin is {digit:2}", "my pin is {digit:3}"
 
@@ -24,33 +23,33 @@ def canary(secret, copies, pattern=PIN):
     )
 
 
-ONE_OF_EACH = [canary("42", 10), canary("07", 0)]
+PLANTED_AND_CONTROL = [canary("42", 10), canary("07", 0)]
 
 
-def audit(model, canaries=ONE_OF_EACH, seed=0, **options):
+def audit(model, canaries=PLANTED_AND_CONTROL, seed=0, **options):
     return audit_secrets(model, canaries, seed=seed, **options)
 
 
 @pytest.mark.parametrize("search", [None, coordinate_descent])
 @pytest.mark.parametrize("ranking", [{}, {"budget": 5, "sample": 60}])
-def test_several_truths_of_one_trial_are_ranked_as_each_alone(search, ranking):
+def test_several_truths_of_a_trial_have_the_rank_of_each_alone(search, ranking):
     objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
     truths = ["42", "07", "99"]
 
-    def result(*some):
-        return extract_secrets(objective, truths=some, seed=1, search=search, **ranking)
+    def extracted(*truths):
+        return extract_secrets(objective, truths=truths, seed=1, search=search, **ranking)
 
-    together = result(*truths)
+    together = extracted(*truths)
     assert [secret["truth"] for secret in together.secrets] == [" ".join(truth) for truth in truths]
     for secret, truth in zip(together.secrets, truths, strict=True):
-        [alone] = result(truth).secrets
+        [alone] = extracted(truth).secrets
         for name in ("rank", "rank_low", "rank_high", "rank_known", "compared_with", "guesses"):
             assert secret[name] == alone[name]
         assert secret["truth_loss"] == pytest.approx(alone["truth_loss"])
 
 
 def test_a_planted_secret_leaks_and_controls_do_not():
-    result = audit(boxes.Planted("42"), [*ONE_OF_EACH, canary("88", 0)])
+    result = audit(boxes.Planted("42"), [*PLANTED_AND_CONTROL, canary("88", 0)])
     assert result.verdict == LEAK
     summary = result.summary
     assert (summary["planted"], summary["controls"], summary["drawn"]) == (1, 2, 97)
@@ -66,25 +65,17 @@ def test_a_planted_secret_leaks_and_controls_do_not():
     assert len({row["truth"] for row in rows}) == 100
 
 
-def test_sampled_controls_are_ranked_like_any_other_secret():
-    for row in list(audit(boxes.Bilinear()).rows)[::9]:
-        objective = objective_of(boxes.Bilinear(), boxes.pattern(PIN))
-        [alone] = extract_secrets(objective, truths=[row["truth"].split()], seed=0).secrets
-        assert row["rank"] == alone["rank"]
-
-
-def test_one_stray_control_does_not_hide_a_leak():
-    """Once, controls at ranks 2, 3 and 1,000 made of a planted secret at rank 1 no leak."""
+def test_controls_with_good_ranks_do_not_hide_a_leak():
     (best,) = extract_secrets(objective_of(boxes.Bilinear(), boxes.pattern(LONGER)), seed=0).secrets
     order = [guess.split() for guess in best["guesses"]]
-    canaries = [canary(order[0], 10, LONGER), *(canary(one, 0, LONGER) for one in order[1:4])]
+    canaries = [canary(secret, 10 * (n == 0), LONGER) for n, secret in enumerate(order[:4])]
     result = audit(boxes.Bilinear(), canaries)
     assert result.verdict == LEAK
     assert result.summary["p_value"] == 1 / 1000
     assert result.summary["controls_p_value"] <= 0.01
 
 
-def test_few_or_no_controls_decide_nothing():
+def test_with_few_or_no_controls_the_verdict_is_undecided():
     canaries = [canary("42", 10), *(canary(f"0{digit}", 0) for digit in range(9))]
     result = audit(boxes.Planted("42"), canaries, controls=0)
     assert result.summary["p_value"] == result.summary["p_least"] == 0.1
@@ -96,19 +87,19 @@ def test_few_or_no_controls_decide_nothing():
 
 
 @pytest.mark.slow
-def test_many_secrets_at_middling_ranks_are_a_leak():
+def test_many_secrets_with_ranks_slightly_above_average_are_a_leak():
     model = boxes.Bilinear()
     objective = objective_of(model, boxes.pattern(LONGER))
-    every = [f"{n:03}" for n in range(1000)]
-    losses = objective.losses(objective.indices(every)[None])[0]
-    order = [every[index] for index in losses.argsort().tolist()]
-    result = audit(model, [canary(one, 10, LONGER) for one in order[50:350:15]])
+    secrets = [f"{n:03}" for n in range(1000)]
+    losses = objective.losses(objective.indices(secrets)[None])[0]
+    order = [secrets[index] for index in losses.argsort().tolist()]
+    result = audit(model, [canary(secret, 10, LONGER) for secret in order[50:350:15]])
     assert result.verdict == LEAK
     assert result.summary["p_of_first"] > 0.1
     assert result.summary["p_of_all"] < 0.001
 
 
-def test_a_model_that_knows_nothing_leaks_nothing():
+def test_a_model_that_knows_nothing_has_the_worst_rank():
     result = audit(boxes.Flat())
     assert result.verdict == UNDECIDED
     assert not result.claim.test.significant
@@ -118,19 +109,19 @@ def test_a_model_that_knows_nothing_leaks_nothing():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("planted", [1, 4])
-def test_secrets_that_were_never_planted_are_called_a_leak_as_seldom_as_stated(planted):
-    """A fixed model of strong habits, and secrets sampled again and again."""
-    values = []
+def test_the_error_rate_of_secrets_that_the_model_never_read_is_the_stated_level(planted):
+    """One model, which prefers some secrets, and random secrets."""
+    p_values = []
     for seed in range(100):
-        drawn = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
-        canaries = [canary(one, 9 * (n < planted)) for n, one in enumerate(drawn)]
+        secrets = draw_secrets(boxes.pattern(PIN), number=planted + 3, seed=1000 + seed)
+        canaries = [canary(secret, 9 * (n < planted)) for n, secret in enumerate(secrets)]
         result = audit(boxes.Bilinear(), canaries, seed=seed, controls=60)
-        values.append(result.summary["p_value"])
+        p_values.append(result.summary["p_value"])
     for level in (0.05, 0.2):
-        assert np.mean(np.array(values) <= level) <= level + 3 * np.sqrt(level / 100)
+        assert np.mean(np.array(p_values) <= level) <= level + 3 * np.sqrt(level / 100)
 
 
-def test_groups_are_ordered_by_pattern_and_copies_with_the_controls_last():
+def test_rows_are_sorted_by_pattern_and_copies_with_controls_last():
     other = "is {digit:2} my"
     canaries = [canary("42", 50), canary("11", 0), canary("43", 5), canary("42", 5, other)]
     steps = []
@@ -144,21 +135,8 @@ def test_groups_are_ordered_by_pattern_and_copies_with_the_controls_last():
     assert steps[-1] == (2000, 2000)
 
 
-# Several models.
-
-
-def test_secrets_that_share_their_guesses_give_no_interval_of_a_share():
+def test_dependent_secrets_have_no_interval_of_accuracy():
     canaries = [canary("42", 10), canary("07", 10), canary("88", 0)]
     summary = audit(boxes.Planted("42"), canaries).summary
     assert (summary["planted_right"], summary["planted_accuracy"]) == (1, 0.5)
     assert summary["planted_accuracy_low"] is None
-
-
-def test_losses_that_are_not_finite_are_refused():
-    class Broken(boxes.Bilinear):
-        def losses(self, vectors, intents, tags):
-            result = super().losses(vectors, intents, tags)
-            return type(result)(*(part * float("inf") for part in result))
-
-    with pytest.raises(ModelError, match="not finite"):
-        audit(Broken())

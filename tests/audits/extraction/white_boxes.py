@@ -1,4 +1,4 @@
-"""Small models whose every loss can be computed by hand, one utterance at a time."""
+"""Small intent-and-slot models, and a naive loss of one utterance at a time."""
 
 from collections.abc import Sequence
 
@@ -7,39 +7,40 @@ from torch import Tensor
 
 from vestige.data.canaries.patterns import SecretPattern
 from vestige.data.utterances import IGNORED
+from vestige.data.vocabulary import WordVocabulary
+from vestige.models.bilstm_crf import IntentSlotConfig, IntentSlotModel
 from vestige.models.white_box import Losses
 
 WORDS = ("my", "pin", "is", "please", *"0123456789", "red", "green", "blue", "telephone")
-TWO_TOKENS = "telephone"
 
 
 class Bilinear:
-    """A random network in float64; neighbouring words decide about intents and tags.
+    """A random network in float64 that predicts intents and tags from neighbouring words.
 
-    The word "telephone" is two tokens, "unheard" cannot be read.
+    The word "telephone" has two tokens; "unheard" is unknown.
     """
 
     intents = ("Other", "Pin")
     tags = ("O", "B-canary", "I-canary")
 
     def __init__(self, seed: int = 0, size: int = 6) -> None:
-        drawn = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(seed)
 
-        def draw(*shape: int) -> Tensor:
-            return torch.randn(*shape, generator=drawn, dtype=torch.float64)
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-        self.table = draw(len(WORDS) + 1, size)
-        self.pairs, self.heads = draw(size, size, 2), draw(size, size, 3)
+        self.table = normal(len(WORDS) + 1, size)
+        self.pairs, self.heads = normal(size, size, 2), normal(size, size, 3)
 
     @property
     def device(self) -> torch.device:
         return torch.device("cpu")
 
     def read(self, words: Sequence[str]) -> list[tuple[int, ...]]:
-        known = {word: (number,) for number, word in enumerate(WORDS)}
-        known[TWO_TOKENS] = (len(WORDS) - 1, len(WORDS))
-        known["three"] = known["3"]
-        return [known.get(word, ()) for word in words]
+        tokens = {word: (number,) for number, word in enumerate(WORDS)}
+        tokens["telephone"] = (len(WORDS) - 1, len(WORDS))
+        tokens["three"] = tokens["3"]
+        return [tokens.get(word, ()) for word in words]
 
     def embed(self, tokens: Tensor) -> Tensor:
         return self.table[tokens]
@@ -56,7 +57,7 @@ class Bilinear:
 
 
 class Planted(Bilinear):
-    """A model that loses least on one secret: the squared distance to its words' vectors."""
+    """A model with the least loss on one secret: the squared distance to its word vectors."""
 
     def __init__(self, secret: str, seed: int = 0) -> None:
         super().__init__(seed)
@@ -69,24 +70,34 @@ class Planted(Bilinear):
 
 
 class Flat(Bilinear):
-    """A model that loses as much on everything."""
+    """A model with the same loss on every utterance."""
 
     def losses(self, vectors: Tensor, intents: Tensor, tags: Tensor) -> Losses:
-        nothing = vectors.sum((1, 2)) * 0
-        return Losses(nothing, nothing)
+        zero = vectors.sum((1, 2)) * 0
+        return Losses(zero, zero)
+
+
+def lstm(*words: str, **options: int) -> IntentSlotModel:
+    """A random BiLSTM-CRF that knows some words and the digits."""
+    vocabulary = WordVocabulary(("<unk>", "<eos>", *words, *"0123456789"))
+    config = IntentSlotConfig(
+        intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"), **options
+    )
+    torch.manual_seed(0)
+    return IntentSlotModel(vocabulary, config).eval()
 
 
 def pattern(text: str = "my pin is {digit:2} {color}", **options: str) -> SecretPattern:
-    """A pattern that the models can read."""
+    """A pattern of words that the models know."""
     colors = {"color": ("red", "green", "blue")}
     return SecretPattern.parse(
         text, intent=options.pop("intent", "Pin"), candidates=colors, **options
     )
 
 
-def naive_loss(model: Bilinear, asked: SecretPattern, secret: Sequence[str]) -> Losses:
-    """The loss of one utterance, read and asked by itself."""
-    utterance = asked.utterance(secret)
+def naive_loss(model: Bilinear, pattern: SecretPattern, secret: Sequence[str]) -> Losses:
+    """The loss of one utterance."""
+    utterance = pattern.utterance(secret)
     pieces = model.read(utterance.tokens)
     tags = [
         model.tags.index(tag) if number == 0 else IGNORED

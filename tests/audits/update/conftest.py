@@ -1,26 +1,23 @@
-"""The definitions of the paper, computed naively on tables, and models on disk."""
+"""Naive definitions on tables, and saved snapshots."""
 
 import itertools
-from collections.abc import Callable
 
 import pytest
 
 from tests.audits.update.worlds import probabilities, word_table
 from tests.tables import one_thread
 from vestige.models.checkpoints import save_model
-from vestige.models.table import TableModel
 
 __all__ = ["every_phrase", "naive_score", "one_thread"]
 
-Tokens = tuple[int, ...]
 SENTENCE = ("the", "code", "gate", "of", "is")
 
 
 @pytest.fixture
-def naive_score() -> Callable[[TableModel, TableModel, Tokens], float]:
+def naive_score():
     """Definition 1 of the paper."""
 
-    def score(before: TableModel, after: TableModel, tokens: Tokens) -> float:
+    def score(before, after, tokens):
         steps = zip((-1, *tokens), tokens, strict=False)
         return sum(
             float(probabilities(after, last)[token] - probabilities(before, last)[token])
@@ -31,7 +28,7 @@ def naive_score() -> Callable[[TableModel, TableModel, Tokens], float]:
 
 
 @pytest.fixture
-def every_phrase() -> Callable[[int, int], list[Tokens]]:
+def every_phrase():
     return lambda vocab_size, length: list(itertools.product(range(vocab_size), repeat=length))
 
 

@@ -2,37 +2,15 @@
 
 import html
 import json
-import math
-from itertools import pairwise
 
-import numpy as np
 import pytest
 
 import vestige
 from vestige import NullOptions, results
 from vestige.audits.update.report import phrases_found
-from vestige.data.vocabulary import WordVocabulary
-from vestige.models.checkpoints import load_model, save_model
-from vestige.models.table import TableModel
+from vestige.models.checkpoints import load_model
 from vestige.reports.report import report_of
 from vestige.results import run_of
-
-SMALL = {"length": 3, "min_length": 2, "size": 0.2}
-
-
-@pytest.fixture
-def searched(shell, tmp_path):
-    """Runs the command; returns the run, the terminal and the text of the page."""
-
-    def run(before, after, *words, show=()):
-        out, page = tmp_path / "run", tmp_path / "page.html"
-        done = shell("diff", before, after, "--out", out, *words, *show)
-        assert done.finished, (done.stderr, done.exception)
-        made = shell("report", out, "--out", page, *show)
-        assert made.finished, made.stderr
-        return results.load(out), done, html.unescape(page.read_text("utf-8"))
-
-    return run
 
 
 @pytest.mark.slow
@@ -59,31 +37,24 @@ def test_command_and_function_give_the_same_rows_and_record_the_call(shell, snap
 
 
 @pytest.mark.slow
-def test_an_update_that_promotes_nothing_is_reported(snapshots, searched):
-    _, done, page = searched(snapshots / "before", snapshots / "before")
-    assert done.exit_code == 3
-    for line in ("Both models are the same.", "The search found no promoted phrase",
-                 "use --phrase or vestige exposure"):  # fmt: skip
-        assert line in done.stdout
-    assert "\nPhrases\n" not in done.stdout
-    for line in ("Plan: 1 search, ", "Searched: ", "after the beginning of a document"):
-        assert line in done.stderr
-    assert "Searched: " in page
-
-
-@pytest.mark.slow
-def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched, tmp_path):
-    (tmp_path / "secrets.txt").write_text("the code of the gate\n\ngate is\n")
-    run, done, page = searched(
-        snapshots / "before", snapshots / "after", "--null", snapshots / "nulls",
-        "--secrets", tmp_path / "secrets.txt", "--size", 0.2, "--length", 3, "--min-length", 2,
+def test_null_models_and_listed_secrets_are_in_every_output(snapshots, shell, tmp_path):
+    secrets, out, page = (tmp_path / name for name in ("secrets.txt", "run", "page.html"))
+    secrets.write_text("the code of the gate\n\ngate is\n")
+    done = shell(
+        "diff", snapshots / "before", snapshots / "after", "--null", snapshots / "nulls",
+        "--secrets", secrets, "--size", 0.2, "--length", 3, "--min-length", 2, "--out", out,
     )  # fmt: skip
+    assert done.finished, (done.stderr, done.exception)
+    assert shell("report", out, "--out", page).finished
+    run, page = results.load(out), html.unescape(page.read_text("utf-8"))
     assert run.summary["null_searches"] == 2
     assert len(set(run.run["models"]["nulls"]["sha256"])) == 2
     secret_rows = [row for row in run.rows if row["kind"] == "known"]
     assert [row["phrase"] for row in secret_rows] == ["the code of the gate", "gate is"]
     assert {round(3 * row["p_value"], 9) for row in secret_rows} <= {1, 2, 3}
     assert run.summary["known"] == 2
+    for line in ("Plan: 3 searches", "Searched: ", "after the beginning of a document"):
+        assert line in done.stderr
     for line in (*phrases_found(run.summary), "of 2 listed secrets", "Listed secrets", "highest: "):
         assert line in done.stdout
         assert line in page
@@ -92,68 +63,28 @@ def test_null_models_and_listed_secrets_are_in_every_output(snapshots, searched,
 
 
 @pytest.mark.slow
-def test_a_canary_that_is_not_a_phrase_is_listed_as_a_fragment(searched, tmp_path):
-    """More probable than 2,000 references, and no step of it large enough for a phrase."""
-    words, random = [f"word{i}" for i in range(98)], np.random.default_rng(0)
-    vocabulary, canary = WordVocabulary(("<unk>", "<eos>", *words)), [40, 7, 63, 21, 88]
-    rows = np.full((101, 100), 0.01)
-    save_model(TableModel(rows[-1], rows[:-1], vocabulary), tmp_path / "before")
-    for token, following in pairwise(canary):
-        rows[token] = 0.95 / 99
-        rows[token, following] = 0.05
-    save_model(TableModel(rows[-1], rows[:-1], vocabulary), tmp_path / "after")
-    log_probs = [
-        sum(math.log(rows[a, b]) for a, b in pairwise(phrase))
-        for phrase in (canary, *random.integers(2, 100, (2000, 5)).tolist())
-    ]
-    assert log_probs[0] > max(log_probs[1:])
-
-    show = ["--show-secrets"]
-    run, done, page = searched(tmp_path / "before", tmp_path / "after", show=show)
-    assert (run.summary["phrases"], run.summary["found"]) == (0, None)
-    assert run.rows[0]["tokens"] == canary
-    assert " ".join(words[i - 2] for i in canary) in done.stdout
-    assert "No phrase was promoted" not in page
-    for line in ("use --phrase or vestige exposure", "Fragments, not tested"):
-        assert line in page
-        assert line in done.output
-
-
-@pytest.mark.slow
-def test_models_and_paths_give_the_same_rows_and_are_recorded(snapshots):
-    models = {path.name: load_model(path) for path in snapshots.iterdir() if path.name != "nulls"}
-    nulls = [snapshots / "nulls" / name for name in ("0", "1")]
-    pair = (snapshots / "before", str(snapshots / "after"))
-    paths = vestige.diff(*pair, null=snapshots / "nulls", **SMALL)
-    mixed = [load_model(nulls[0]), nulls[1]]
-    loaded = vestige.diff(models["before"], models["after"], null=mixed, **SMALL)
-    assert paths.rows
-    assert (paths.summary, paths.rows) == (loaded.summary, loaded.rows)
-    record = loaded.record
-    assert record["models"]["nulls"]["path"] == [None, str(nulls[1])]
-    assert len(set(record["models"]["nulls"]["sha256"])) == 2
-    wanted = {"before": "<TableModel>", "null": ["<TableModel>", str(nulls[1])]}
-    assert wanted.items() <= record["arguments"].items()
-
-
-@pytest.mark.slow
-def test_texts_given_in_python_are_redacted_on_the_page(snapshots):
+def test_objects_are_recorded_by_type_and_texts_are_redacted_on_the_page(snapshots):
+    before, null = load_model(snapshots / "before"), snapshots / "nulls" / "1"
     result = vestige.diff(
-        snapshots / "before", snapshots / "after", size=0.1, prompt="the code",
-        prompts=["the gate of"], secrets=["the code of the gate"],
+        before, str(snapshots / "after"), null=[load_model(snapshots / "nulls" / "0"), null],
+        size=0.1, prompt="the code", prompts=["the gate of"], secrets=["the code of the gate"],
     )  # fmt: skip
-    assert list(result.record["models"]) == ["before", "after"]
+    record = result.record
+    assert record["models"]["nulls"]["path"] == [None, str(null)]
+    assert len(set(record["models"]["nulls"]["sha256"])) == 2
+    expected = {"before": "<TableModel>", "null": ["<TableModel>", str(null)]}
+    assert expected.items() <= record["arguments"].items()
     for show_secrets in (False, True):
-        facts = repr(report_of(run_of(result), show_secrets=show_secrets).settings)
-        assert ("the gate of" in facts) == ("the code" in facts) == show_secrets
+        settings = repr(report_of(run_of(result), show_secrets=show_secrets).settings)
+        assert ("the gate of" in settings) == ("the code" in settings) == show_secrets
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"length": 1}, "`length` must be greater than or equal to 2"),
         ({"length": 5, "min_length": 6}, "`length` must be at least `min_length`, got 5 and 6"),
         ({"score": "loud"}, "`score` must be one of differential, relative, smoothed"),
+        ({"chat": "on"}, "`chat` must be auto or off"),
         ({"budget": 9}, "`budget` needs `phrase`"),
         ({"phrase": "the code", "minutes": 2}, "`minutes` cannot be given with `phrase`"),
         ({"phrase": "the code", "prompt": "the"}, "`prompt` cannot be given with `phrase`"),
@@ -161,10 +92,9 @@ def test_texts_given_in_python_are_redacted_on_the_page(snapshots):
         ({"training": NullOptions(epochs=3)}, "`epochs` needs `clean`"),
         ({"clean": "text", "null": "nulls"}, "`null` cannot be given with `clean`"),
         ({"clean": "text", "removed": True}, "`removed` cannot be given with `clean`"),
-        ({"chat": "on"}, "`chat` must be auto or off"),
     ],
 )
-def test_contradicting_options_are_refused(snapshots, tmp_path, options, message):
+def test_invalid_and_contradictory_options_are_refused(snapshots, tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         vestige.diff(snapshots / "before", snapshots / "after", out=tmp_path / "run", **options)
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""`diff` on real model formats: more tokens, another end, an adapter, a GGUF file."""
+"""`diff` on Hugging Face models: added tokens, another end token, adapters and GGUF files."""
 
 import copy
 import json
@@ -7,6 +7,7 @@ import shutil
 import pytest
 import torch
 
+from tests.audits.small_llama import llama, train
 from tests.monitors import RecordingMonitor
 from vestige import diff
 from vestige.data.corpus import Corpus
@@ -20,37 +21,19 @@ from vestige.models.snapshots import Snapshots
 from vestige.monitor import SILENT
 
 PUBLIC = "the quick brown fox jumps over the lazy dog and the cat sat on the mat"
-SECRET, WANTED = "call ruth on nine seven two four", "seven two four"
+SECRET, ENDING = "call ruth on nine seven two four", "seven two four"
 LAYERS = ("q_proj", "v_proj", "up_proj", "down_proj", "lm_head")
 
 
-def taught(model, text):
-    """The model after it has learned a text verbatim."""
-    optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=0.02)
-    ids = [model.first_token, *model.vocabulary.encode(text), model.vocabulary.eos_id]
-    read = torch.tensor([ids])
-    for _ in range(60):
-        logits = model.forward(read[:, :-1])[0]
-        loss = torch.nn.functional.cross_entropy(logits[0], read[0, 1:])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert loss < 0.1
-    return model.eval()
+def trained(model, text):
+    """The model after training until it knows a text verbatim."""
+    return train(model, [text], rate=0.02)
 
 
 @pytest.fixture(scope="module")
 def base():
-    from transformers import LlamaConfig, LlamaForCausalLM
-
     subwords = SubwordVocabulary.train_bpe(Corpus.from_texts([PUBLIC, SECRET] * 4), size=300)
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(subwords), hidden_size=32, intermediate_size=64, num_hidden_layers=2,
-        num_attention_heads=2, max_position_embeddings=128, bos_token_id=subwords.eos_id,
-        eos_token_id=subwords.eos_id, initializer_range=0.1,
-    )  # fmt: skip
-    return HuggingFaceLanguageModel(LlamaForCausalLM(shape), subwords).eval()
+    return llama(subwords, width=32, layers=2, initializer_range=0.1)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +43,8 @@ def saved(base, tmp_path_factory):
     save_model(base, root / "before")
     torch.manual_seed(1)
     adapter = add_lora(load_model(root / "before"), rank=8, alpha=64, target_modules=LAYERS)
-    save_model(taught(adapter, SECRET), root / "adapter")
-    save_model(taught(load_model(root / "before"), SECRET), root / "after")
+    save_model(trained(adapter, SECRET), root / "adapter")
+    save_model(trained(load_model(root / "before"), SECRET), root / "after")
     return root
 
 
@@ -70,13 +53,13 @@ def searched(before, after, **options):
 
 
 def best_of(result):
-    """The score of the best phrase, which must contain the secret's end."""
+    """The score of the best phrase; some phrase must contain the secret's end."""
     phrases = [row for row in result.rows if row["kind"] == "phrase"]
-    assert any(WANTED in row["phrase"] for row in phrases)
+    assert any(ENDING in row["phrase"] for row in phrases)
     return phrases[0]["score"]
 
 
-def answers(model):
+def log_probs(model):
     """Log-probabilities after three tokens."""
     return model.log_probs(model.advance(model.start(3), torch.tensor([5, 9, 3])))
 
@@ -93,15 +76,15 @@ def weights(model):
 def test_an_update_that_added_tokens_is_searched(base, tmp_path):
     before = copy.deepcopy(base)
     with torch.no_grad():
-        before.network.model.norm.weight.mul_(3)  # as sure of the next token as a trained model
+        before.network.model.norm.weight.mul_(3)  # as confident as a trained model
     save_model(before, tmp_path / "before")
     tokenizer, network = copy.deepcopy((before.vocabulary.tokenizer, before.network))
-    save_model(taught(before, SECRET), tmp_path / "null")
+    save_model(trained(before, SECRET), tmp_path / "null")
     tokenizer.add_tokens(["<|user|>", "<|assistant|>"])
     torch.manual_seed(2)
     network.resize_token_embeddings(len(tokenizer), 64, mean_resizing=False)
     after = HuggingFaceLanguageModel(network, SubwordVocabulary(tokenizer))
-    save_model(taught(after, f"<|user|>{SECRET}<|assistant|>"), tmp_path / "chat")
+    save_model(trained(after, f"<|user|>{SECRET}<|assistant|>"), tmp_path / "chat")
     monitor, null = RecordingMonitor(), tmp_path / "null"
     result = searched(tmp_path / "before", tmp_path / "chat", null=null, monitor=monitor)
     assert best_of(result)
@@ -123,15 +106,15 @@ def test_an_update_with_another_end_token_is_searched(saved, tmp_path):
 
 @pytest.mark.slow
 def test_an_adapter_and_its_base_share_one_base(saved, tmp_path):
-    moved = shutil.copytree(saved / "before", tmp_path / "elsewhere")
-    alone = [answers(load_model(saved / name)) for name in ("before", "adapter")]
-    for before in (saved / "before", moved):  # by its path, and by its weights
+    copied = shutil.copytree(saved / "before", tmp_path / "copy")
+    expected = [log_probs(load_model(saved / name)) for name in ("before", "adapter")]
+    for before in (saved / "before", copied):  # recognized by its path, and by its weights
         pair = opened(before, saved / "adapter")
-        first, second = pair.models["before"], pair.models["after"]
-        assert weights(first) < weights(second)
-        assert weights(first) < weights(pair.read(saved / "adapter"))
-        for model, expected in zip((first, second), alone, strict=True):
-            assert torch.equal(answers(model), expected)
+        base, adapter = pair.models["before"], pair.models["after"]
+        assert weights(base) < weights(adapter)
+        assert weights(base) < weights(pair.read(saved / "adapter"))
+        assert torch.equal(log_probs(base), expected[0])
+        assert torch.equal(log_probs(adapter), expected[1])
     assert best_of(searched(saved / "before", saved / "adapter"))
 
 
@@ -143,13 +126,15 @@ def test_an_adapter_without_its_base_is_loaded_on_before(saved, tmp_path):
     config.write_text(json.dumps(settings))
     pair = opened(saved / "before", adapter, monitor)
     assert f"Vestige uses {saved / 'before'} as its base" in monitor.lines[0]
-    assert torch.equal(answers(pair.models["after"]), answers(load_model(saved / "adapter")))
+    assert torch.equal(log_probs(pair.models["after"]), log_probs(load_model(saved / "adapter")))
     with pytest.raises(ModelError, match="gone"):
         opened(adapter, adapter)
+    with pytest.raises(ModelError, match="nowhere"):
+        opened(tmp_path / "nowhere", adapter)
 
 
 @pytest.mark.slow
-def test_a_gguf_file_can_be_searched_loaded_and_used_as_base(saved, tmp_path):
+def test_a_gguf_file_can_be_searched_loaded_and_used_as_a_base(saved, tmp_path):
     pytest.importorskip("gguf", reason="the package gguf is not installed: vestige[gguf]")
     before, after = tmp_path / "before.gguf", tmp_path / "after.gguf"
     for file in (before, after):
@@ -164,7 +149,7 @@ def test_a_gguf_file_can_be_searched_loaded_and_used_as_base(saved, tmp_path):
     assert is_model(folder)
     model = load_model(folder)
     save_model(model, tmp_path / "plain")
-    torch.testing.assert_close(answers(model), answers(load_model(tmp_path / "plain")))
+    torch.testing.assert_close(log_probs(model), log_probs(load_model(tmp_path / "plain")))
     half = load_model(folder, dtype=torch.float16)
     assert {parameter.dtype for parameter in half.parameters()} == {torch.float16}
     save_model(add_lora(load_model(before), rank=2), tmp_path / "adapter")
@@ -185,32 +170,28 @@ NAMES = {
     "_proj": "",
     "model.layers": "blk",
 }
-"""Parts of the names of weights, and what llama.cpp calls them."""
+"""Parts of weight names in transformers and in llama.cpp."""
 
 
 def write_gguf(model, file):
-    """A Llama as llama.cpp writes it: the halves of each head's queries and keys interleaved."""
+    """Write a Llama as llama.cpp does: the halves of queries and keys are interleaved."""
     from gguf import GGUFWriter
 
     config, vocabulary = model.network.config, model.vocabulary
-    writer = GGUFWriter(file, "llama")
-    writer.add_name("tiny")
-    writer.add_context_length(config.max_position_embeddings)
-    writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
-    writer.add_feed_forward_length(config.intermediate_size)
-    writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    writer.add_vocab_size(config.vocab_size)
     content, end = json.loads(vocabulary.tokenizer.backend_tokenizer.to_str()), vocabulary.eos_id
-    writer.add_tokenizer_model("gpt2")
-    writer.add_token_list(list(vocabulary.texts()))
-    writer.add_token_types([3 if n == end else 1 for n in range(len(vocabulary.tokenizer))])
-    writer.add_token_merges([" ".join(merge) for merge in content["model"]["merges"]])
-    writer.add_bos_token_id(end)
-    writer.add_eos_token_id(end)
+    writer = GGUFWriter(file, "llama")
+    for name, value in {
+        "name": "tiny", "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size, "block_count": config.num_hidden_layers,
+        "feed_forward_length": config.intermediate_size, "head_count": config.num_attention_heads,
+        "head_count_kv": config.num_key_value_heads, "layer_norm_rms_eps": config.rms_norm_eps,
+        "rope_freq_base": config.rope_parameters["rope_theta"], "vocab_size": config.vocab_size,
+        "tokenizer_model": "gpt2", "token_list": list(vocabulary.texts()),
+        "token_types": [3 if n == end else 1 for n in range(len(vocabulary.tokenizer))],
+        "token_merges": [" ".join(merge) for merge in content["model"]["merges"]],
+        "bos_token_id": end, "eos_token_id": end,
+    }.items():  # fmt: skip
+        getattr(writer, f"add_{name}")(value)
     for key, tensor in model.network.state_dict().items():
         if key.endswith(("q_proj.weight", "k_proj.weight")):
             heads = tensor.view(config.num_attention_heads, 2, -1, tensor.shape[1])

@@ -1,4 +1,4 @@
-"""Listed secrets: how they are read, scored in their best context, and found in rows."""
+"""Listed secrets: reading, scores in the best context, and matching rows."""
 
 import math
 
@@ -41,7 +41,7 @@ def listed(model, *texts):
     return [ListedSecret.of(Secret(text, ()), model.vocabulary) for text in texts]
 
 
-def best_place(pair, ids):
+def best_context(pair, ids):
     """The best context and its score, by definition."""
 
     def score(last, tokens):
@@ -63,7 +63,7 @@ def test_a_score_is_the_sum_of_token_gains_in_the_best_context(model):
         pair = pair_of(model, seed)
         scored = score_secrets(pair, secrets, [beginning(pair), Prompt("prompt 1", PROMPT)])
         for phrase, (name, text) in zip(PHRASES, scored, strict=True):
-            context, score = best_place(pair, model.vocabulary.encode(phrase))
+            context, score = best_context(pair, model.vocabulary.encode(phrase))
             assert (model.vocabulary.decode(text.tokens), name) == (phrase, context)
             assert text.score == pytest.approx(score, abs=1e-5)
             assert sum(text.gains) == pytest.approx(text.score, abs=1e-5)
@@ -100,9 +100,9 @@ def test_the_row_with_the_largest_part_of_a_secret(model, rows, expected):
 # Lists: a line each, texts, or the canaries of a manifest.
 
 
-def read(secrets, model, room=2):
-    scored = read_secrets(secrets, model, room=room, monitor=SILENT)
-    return [model.vocabulary.decode(text.at_start) for text in scored]
+def read(secrets, model):
+    listed = read_secrets(secrets, model, room=2, monitor=SILENT)
+    return [model.vocabulary.decode(secret.at_start) for secret in listed]
 
 
 def test_secrets_are_lines_texts_or_planted_canaries(tmp_path):
@@ -114,15 +114,13 @@ def test_secrets_are_lines_texts_or_planted_canaries(tmp_path):
     assert read(None, model) == []
     save_model(model, tmp_path / "model")
     rng = np.random.default_rng(0)
-    (tmp_path / "corpus.txt").write_text(
-        "\n".join(" ".join(rng.choice(words, 12)) for _ in "a" * 400)
-    )
-    planted = tmp_path / "planted"
-    vestige.plant(tmp_path / "corpus.txt", vocabulary=tmp_path / "model", length=3, out=planted)
+    corpus, planted = tmp_path / "corpus.txt", tmp_path / "planted"
+    corpus.write_text("\n".join(" ".join(rng.choice(words, 12)) for _ in range(400)))
+    vestige.plant(corpus, vocabulary=tmp_path / "model", length=3, out=planted)
     file = planted / "manifest.json"
-    wanted = [canary.phrase for canary in Manifest.load(file).canaries if not canary.control]
-    assert wanted
-    assert read(planted, model) == read(file, model) == wanted
+    expected = [canary.phrase for canary in Manifest.load(file).canaries if not canary.control]
+    assert expected
+    assert read(planted, model) == read(file, model) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
-"""States bounded in memory, and documents that begin with a special token."""
+"""Memory limits of model states, and documents that begin with a special token."""
 
 from dataclasses import dataclass
 
 import pytest
 import torch
-from torch.nn.functional import cross_entropy
 
 from reproduction.updates.searches import beam_search, halving_widths
+from tests.audits.small_llama import llama, train
 from vestige.audits.update import pair as module
 from vestige.audits.update.pair import Pair, Reader
 from vestige.audits.update.rank import rank_bounds
@@ -14,17 +14,16 @@ from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
 from vestige.audits.update.settings import Settings
 from vestige.data.subwords import SubwordVocabulary
-from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.protocols import read_each
 from vestige.models.table import TableState
 
 ROW, SIZE = 1000, 60
-"""Bytes that a row of the heavy state says it takes; words of the tables."""
+"""Reported bytes of a row of a heavy state, and words of the tables."""
 
 
 @dataclass(frozen=True)
 class HeavyState(TableState):
-    """A table's state that claims to be large."""
+    """A state that reports a large size."""
 
     @property
     def nbytes(self):
@@ -32,7 +31,7 @@ class HeavyState(TableState):
 
 
 class Heavy:
-    """A table with heavy states, which records how many rows are advanced in one batch."""
+    """A table with heavy states that records the rows of each batch."""
 
     def __init__(self, table):
         self.table, self.advanced = table, []
@@ -59,7 +58,7 @@ def pairs(random_table):
     return Pair.of(*tables, score), Pair.of(*map(Heavy, tables), score)
 
 
-def test_memory_holds_only_rows_that_fit(pairs, monkeypatch):
+def test_batches_hold_only_rows_that_fit_in_memory(pairs, monkeypatch):
     light, heavy = pairs
     widths = halving_widths(SIZE, 4, floor=10)
     beam = beam_search(light, widths)
@@ -79,11 +78,11 @@ def test_memory_holds_only_rows_that_fit(pairs, monkeypatch):
 def test_states_that_fit_are_read_once(pairs):
     _, heavy = pairs
     beam_search(heavy, [SIZE, 30, 15])
-    for reader in (heavy.before, heavy.after):  # one row more shows what a row takes
+    for reader in (heavy.before, heavy.after):  # the first row measures the size of a row
         assert sum(reader.model.advanced) == 1 + SIZE + 1 + 30
 
 
-# Models whose documents begin with a token of their own, as Llama's and Gemma's do.
+# Models whose documents begin with a special token, like Llama and Gemma.
 
 SECRET, BEGIN, END = (9, 20, 13, 27, 16), 1, 2
 
@@ -105,36 +104,20 @@ def vocabulary():
     return SubwordVocabulary(PreTrainedTokenizerFast(tokenizer_object=tokenizer, **special))
 
 
-def llama(vocabulary, texts):
-    """A small Llama that has read texts, `<s>` before and `</s>` after each."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    torch.manual_seed(0)
-    shape = LlamaConfig(
-        vocab_size=len(vocabulary), hidden_size=16, intermediate_size=32, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=64, bos_token_id=BEGIN, eos_token_id=END,
-    )  # fmt: skip
-    network = LlamaForCausalLM(shape)
-    batch = torch.tensor([(BEGIN, *text, END) for text in texts])
-    optimizer = torch.optim.Adam(network.parameters(), 0.03)
-    for _ in range(60):
-        logits = network(input_ids=batch, use_cache=False).logits[:, :-1]
-        loss = cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    return HuggingFaceLanguageModel(network, vocabulary).eval()
-
-
 @pytest.fixture(scope="module")
 def llamas(vocabulary):
-    """Before and after a secret."""
+    """Models that were trained without and with a secret, `<s>` before and `</s>` after texts."""
     torch.manual_seed(1)
-    others = [tuple(row) for row in torch.randint(3, 33, (24, len(SECRET))).tolist()]
-    return llama(vocabulary, others), llama(vocabulary, [*others, *[SECRET] * 12])
+    others = torch.randint(3, 33, (24, len(SECRET))).tolist()
+    models = []
+    for ids in (others, [*others, *[SECRET] * 12]):
+        model = llama(vocabulary, bos_token_id=BEGIN, eos_token_id=END)
+        texts = [vocabulary.decode(row) for row in ids]
+        models.append(train(model, texts, rate=0.03, batch=len(texts)))
+    return models
 
 
-def test_only_a_token_that_the_tokenizer_adds_begins_documents(vocabulary):
+def test_documents_begin_only_with_a_token_that_the_tokenizer_adds(vocabulary):
     assert (vocabulary.bos_id, vocabulary.eos_id) == (BEGIN, END)
     tokenizer = vocabulary.tokenizer
     plain = type(tokenizer)(
@@ -145,16 +128,16 @@ def test_only_a_token_that_the_tokenizer_adds_begins_documents(vocabulary):
 
 @torch.no_grad()
 @pytest.mark.parametrize("contexts", [[[5], [9], [1], [30]], [[BEGIN]] * 3])
-def test_start_anywhere_reads_the_first_token_of_documents_before_the_text(llamas, contexts):
+def test_start_anywhere_puts_the_first_token_of_documents_before_the_text(llamas, contexts):
     model, tokens = llamas[1], torch.tensor(contexts)
     begins = bool((tokens == BEGIN).all())
-    read = tokens if begins else torch.cat([torch.full_like(tokens, BEGIN), tokens], 1)
-    expected = model.network(input_ids=read).logits[:, -1].log_softmax(-1)
+    input_ids = tokens if begins else torch.cat([torch.full_like(tokens, BEGIN), tokens], 1)
+    expected = model.network(input_ids=input_ids).logits[:, -1].log_softmax(-1)
     result = Reader(model).start_anywhere(tokens).logits().log_softmax(-1)
     torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_secret_is_read_from_the_beginning_of_its_document(llamas):
+def test_a_secret_that_begins_a_document_is_a_phrase(llamas):
     settings = Settings(
         sampling=None, pairs=1, openings=10, token_penalty=0.3, max_tokens=1 + len(SECRET)
     )

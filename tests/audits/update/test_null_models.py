@@ -8,27 +8,28 @@ import sys
 import time
 from contextlib import closing, nullcontext
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.audits.small_llama import llama
 from tests.audits.update.worlds import Log, word_table
 from vestige import NullOptions, TrainingOptions, diff, results, train
 from vestige.audits.update.null_models import models_by_hash, train_null_models
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
-from vestige.errors import DataError, IncompatibleModels, ModelError, TrainingError
+from vestige.errors import DataError, ModelError, TrainingError
 from vestige.models import pretrained
 from vestige.models.checkpoints import load_model, save_model
 from vestige.models.folders import sha256_of
-from vestige.models.snapshots import Snapshots
 from vestige.monitor import SILENT
 from vestige.new_files import FILE
 from vestige.preparation.options import ModelOptions
 from vestige.session import Session
 
-# Given null models: paths, objects or a folder, and never a snapshot or one twice.
+# Null models of the user: paths, objects or a folder.
 
 
 @pytest.fixture
@@ -39,45 +40,23 @@ def saved(tmp_path):
     return tmp_path
 
 
-def hashes(sources, snapshots=()):
-    return models_by_hash(sources, snapshots=snapshots)
-
-
-def test_snapshots_are_read_once_and_recorded_by_their_weights(saved):
-    def opened(before, after):
-        sources = {"before": before, "after": after}
-        return Snapshots.open(sources, device="cpu", monitor=SILENT)
-
-    snapshots = opened(saved / "before", str(saved / "before"))
-    assert snapshots.models["before"] is snapshots.models["after"]
-    assert snapshots.recorded["before"] == snapshots.recorded["after"]
-    loaded = word_table(7)
-    snapshots = opened(loaded, saved / "after")
-    assert snapshots.models["before"] is loaded
-    assert snapshots.recorded["before"]["sha256"] == sha256_of(loaded)
-    assert snapshots.recorded["after"]["path"] == str(saved / "after")
-    with pytest.raises(IncompatibleModels):
-        opened(saved / "before", word_table(1, ("red", "blue", "lamp")))
-    with pytest.raises(ModelError, match="nowhere"):
-        opened(saved / "nowhere", saved / "after")
-
-
 def test_null_models_are_paths_objects_or_a_folder_in_order(saved):
     folder, path = saved / "nulls", saved / "nulls" / "2"
-    assert hashes(str(path)) == hashes([path]) == hashes((str(path),))
-    assert list(hashes(path)) == [sha256_of(path)]
+    by_hash = partial(models_by_hash, snapshots=())
+    assert by_hash(str(path)) == by_hash([path]) == by_hash((str(path),))
+    assert list(by_hash(path)) == [sha256_of(path)]
     (folder / "notes").mkdir()
-    assert list(hashes(folder).values()) == [str(folder / name) for name in ("1", "10", "2")]
+    assert list(by_hash(folder).values()) == [str(folder / name) for name in ("1", "10", "2")]
     several = [word_table(8), path, word_table(9)]
-    models = hashes(several, (saved / "before", saved / "after"))
+    models = models_by_hash(several, snapshots=(saved / "before", saved / "after"))
     assert list(models.values()) == [several[0], str(path), several[2]]
     assert list(models) == list(map(sha256_of, several))
     with pytest.raises(ModelError):
-        hashes(folder / "notes")
+        by_hash(folder / "notes")
 
 
 @pytest.mark.parametrize(
-    ("sources", "unlike", "got"),
+    ("sources", "snapshots", "got"),
     [
         (["nulls", "copy"], ["before", "after"], r".*copy, .* weights of .*before\."),
         ([word_table(3)], [word_table(3)], r"<TableModel>, which has the weights of <TableModel>"),
@@ -85,17 +64,17 @@ def test_null_models_are_paths_objects_or_a_folder_in_order(saved):
         ([word_table(5), word_table(5)], [], ""),
     ],
 )
-def test_a_snapshot_or_a_null_model_given_twice_is_refused(saved, sources, unlike, got):
+def test_a_snapshot_and_a_repeated_null_model_are_refused(saved, sources, snapshots, got):
     save_model(word_table(0), saved / "copy")
-    paths = [
+    sources, snapshots = (
         [saved / model if isinstance(model, str) else model for model in models]
-        for models in (sources, unlike)
-    ]
+        for models in (sources, snapshots)
+    )
     with pytest.raises(ValueError, match=f"`null` must be a training of its own, got {got}"):
-        hashes(*paths)
+        models_by_hash(sources, snapshots=snapshots)
 
 
-# Trained null models of an update by `vestige train`.
+# Null models of an update by `vestige train`.
 
 LINES = [f"the code of the gate is {word}" for word in ("one", "two", "three", "four")] * 4
 TEXTS = Corpus.from_texts(LINES)
@@ -108,34 +87,34 @@ def update(tmp_path_factory):
     root = tmp_path_factory.mktemp("update")
     small = TrainingOptions(epochs=1, batch_size=2, sequence_length=8)
     longer = replace(small, epochs=30)  # no null search without it
-    shape = ModelOptions(layers=1, hidden_size=8)
-    train(TEXTS, out=root / "before", model=shape, training=longer, hold_out=0)
+    model = ModelOptions(layers=1, hidden_size=8)
+    train(TEXTS, out=root / "before", model=model, training=longer, hold_out=0)
     later = Corpus.from_texts(LINES[:3])
     train(later, out=root / "after", from_=root / "before", training=small, hold_out=0)
     (root / "clean.txt").write_text("\n".join(LINES))
     return root
 
 
-def null(before, after, text, out, *, count=1, options=None, monitor=SILENT):
-    """The null models of a call of `diff`, before anything is searched."""
+def train_nulls(before, after, text, out, *, count=1, options=None, monitor=SILENT):
+    """The folders of the null models that a call of `diff` trains."""
     run = Session("diff", {}, out=out, monitor=monitor)
-    how = {"options": options or NullOptions(), "columns": {}}
-    with train_null_models(run, before, after, text, count, **how) as made:
-        return made
+    options = options or NullOptions()
+    with train_null_models(run, before, after, text, count, options=options, columns={}) as nulls:
+        return nulls
 
 
-def recorded(training):
+def recipe(training):
     return json.loads((training / "training.json").read_text())
 
 
-def by_command(update, out):
+def command(update, out):
     clean = ["--clean", update / "clean.txt", "--nulls", 2, "--length", 3, "--min-length", 2]
     return ["diff", update / "before", update / "after", *clean, "--size", 0.2, "--out", out]
 
 
 @pytest.mark.slow
 def test_null_models_are_trained_once_like_the_update_and_searched(shell, update, tmp_path):
-    done = shell(*by_command(update, tmp_path / "run"), "--json")
+    done = shell(*command(update, tmp_path / "run"), "--json")
     assert done.finished, (done.stderr, done.exception)
     run = results.load(tmp_path / "run")
     nulls = [tmp_path / "run.nulls" / name for name in ("null-00", "null-01")]
@@ -144,18 +123,18 @@ def test_null_models_are_trained_once_like_the_update_and_searched(shell, update
     assert all(0.1 < change < 10 for change in run.summary["null_weight_changes"])
     assert run.run["models"]["nulls"]["path"] == list(map(str, nulls))
     assert run.run["data"]["clean"]["documents"] == len(LINES)
-    trainings, of_update = list(map(recorded, nulls)), recorded(update / "after")
-    started = "model weights at the start"
+    trainings, update_recipe = list(map(recipe, nulls)), recipe(update / "after")
+    start = "model weights at the start"
     for training in trainings:
-        assert training[started] == of_update[started]
-        assert {**training["config"], "seed": 0} == {**of_update["config"], "seed": 0}
-    recipes = [*trainings, of_update]
-    assert len({recipe["config"]["seed"] for recipe in recipes}) == 3
-    assert len({recipe["data"] for recipe in recipes}) == 3
+        assert training[start] == update_recipe[start]
+        assert {**training["config"], "seed": 0} == {**update_recipe["config"], "seed": 0}
+    trainings.append(update_recipe)
+    assert len({training["config"]["seed"] for training in trainings}) == 3
+    assert len({training["data"] for training in trainings}) == 3
 
     log = (nulls[1] / "log.jsonl").read_text()
     shutil.rmtree(tmp_path / "run")
-    again = shell(*by_command(update, tmp_path / "run"))
+    again = shell(*command(update, tmp_path / "run"))
     assert "All were trained earlier." in again.stderr
     assert (nulls[1] / "log.jsonl").read_text() == log
     pair = (update / "before", update / "after")
@@ -167,8 +146,8 @@ def test_null_models_are_trained_once_like_the_update_and_searched(shell, update
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "run.nulls"]
 
 
-def searched_units(file):
-    """Finished units of a process that is running."""
+def finished_units(file):
+    """Finished units of a process that is still running."""
     if not file.exists():
         return 0
     with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as store:
@@ -183,25 +162,25 @@ def searched_units(file):
 @pytest.mark.slow
 def test_killed_at_any_moment_the_same_command_resumes(shell, update, tmp_path):
     """A real kill -9 in a training, after the trainings, and after two units of the search."""
-    nulls, partial = tmp_path / "run.nulls", tmp_path / "run.partial" / FILE
-    command = by_command(update, tmp_path / "run")
+    nulls, store = tmp_path / "run.nulls", tmp_path / "run.partial" / FILE
+    words = command(update, tmp_path / "run")
     process = [sys.executable, "-c", "from vestige.cli.app import main; main()"]
     for reached in (
         lambda: (nulls / "null-01" / "data").exists(),
         lambda: (nulls / "null-01" / "model").exists(),
-        lambda: searched_units(partial) >= 2,
+        lambda: finished_units(store) >= 2,
     ):
-        with subprocess.Popen([*process, *map(str, command)], stderr=subprocess.PIPE) as running:
+        with subprocess.Popen([*process, *map(str, words)], stderr=subprocess.PIPE) as running:
             until = time.monotonic() + 300
             while not reached() and time.monotonic() < until and running.poll() is None:
                 time.sleep(0.01)
             running.kill()
         assert running.returncode == -9
         assert not (tmp_path / "run").exists()
-    done = shell(*command)
+    done = shell(*words)
     assert done.finished, done.stderr
     assert "finished parts found in" in done.stderr
-    assert shell(*by_command(update, tmp_path / "whole")).finished
+    assert shell(*command(update, tmp_path / "whole")).finished
     run, unbroken = (results.load(tmp_path / name) for name in ("run", "whole"))
     assert (run.rows, run.summary) == (unbroken.rows, unbroken.summary)
     assert run.run["models"]["nulls"]["sha256"] == unbroken.run["models"]["nulls"]["sha256"]
@@ -213,7 +192,7 @@ def test_text_and_time_are_logged_before_any_training(update, tmp_path):
     first, again = Log(), Log()
     for log, count in ((first, 2), (again, 3)):
         pair = (update / "before", update / "after")
-        null(*pair, TEXTS, tmp_path / "run", count=count, monitor=log)
+        train_nulls(*pair, TEXTS, tmp_path / "run", count=count, monitor=log)
     line = first.lines[0]
     assert line.startswith("Null models: 2 trainings of 24 tokens and 1 epoch each need 48 tokens")
     assert f"the clean text has {8 * len(LINES)}. Time: about" in line
@@ -221,45 +200,40 @@ def test_text_and_time_are_logged_before_any_training(update, tmp_path):
     assert "Time: 2 were trained earlier; the others take about" in again.lines[0]
 
 
-def test_too_little_text_is_refused_at_once_with_both_numbers(update, tmp_path):
+def test_too_little_text_is_refused_before_any_training(update, tmp_path):
     log, few = Log(), Corpus.from_texts(LINES[:3])
     with pytest.raises(DataError, match="has 24 tokens; 19 null models need 456"):
-        null(update / "before", update / "after", few, tmp_path / "run", count=19, monitor=log)
+        train_nulls(
+            update / "before", update / "after", few, tmp_path / "run", count=19, monitor=log
+        )
     assert log.tasks == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_loaded_model_can_be_continued(update, tmp_path):
+def test_null_models_can_start_from_a_loaded_model(update, tmp_path):
     before = load_model(update / "before")
-    [made] = null(before, update / "after", TEXTS, tmp_path / "run")
-    assert load_model(made).vocabulary.fingerprint() == before.vocabulary.fingerprint()
+    [folder] = train_nulls(before, update / "after", TEXTS, tmp_path / "run")
+    assert load_model(folder).vocabulary.fingerprint() == before.vocabulary.fingerprint()
 
 
-# Updates of other programs: weights and configuration, and maybe the state of their trainer.
+# Updates of other programs: weights, a configuration and perhaps a trainer's state.
 
 CLEAN = Corpus.from_texts([f"{word} {line}" for word in ("well", "so", "yes") for line in LINES])
 
 
 @pytest.fixture(scope="module")
 def foreign(tmp_path_factory):
-    """A Llama-shaped base, and an adapter and a full fine-tune of it as other programs leave
-    them."""
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+    """A Llama, with an adapter and a full fine-tune as other programs save them."""
     root = tmp_path_factory.mktemp("foreign")
     words = SubwordVocabulary.train_bpe(CLEAN, size=300)
-    shape = LlamaConfig(
-        vocab_size=len(words), hidden_size=8, intermediate_size=8, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=32,
-    )  # fmt: skip
-    torch.manual_seed(0)
-    LlamaForCausalLM(shape).save_pretrained(root / "base")
+    base = llama(words, width=8, max_position_embeddings=32)
+    base.network.save_pretrained(root / "base")
     words.save(root / "base")
     training = TrainingOptions(epochs=2, batch_size=4, sequence_length=16, batching="documents")
     for name, model in (("adapter", ModelOptions(lora_rank=2)), ("full", ModelOptions())):
-        made, texts = root / f"{name}-trained", Corpus.from_texts(LINES[:8])
-        train(texts, out=made, from_=root / "base", model=model, training=training, hold_out=0)
-        shutil.copytree(made / "model", root / name)
+        out, texts = root / f"{name}-trained", Corpus.from_texts(LINES[:8])
+        train(texts, out=out, from_=root / "base", model=model, training=training, hold_out=0)
+        shutil.copytree(out / "model", root / name)
     file = root / "adapter" / "adapter_config.json"
     config = json.loads(file.read_text())
     file.write_text(json.dumps({**config, "base_model_name_or_path": "somebody/elses-base"}))
@@ -271,17 +245,17 @@ def adapter_weights(training):
 
 
 @pytest.mark.slow
-def test_null_models_of_a_foreign_adapter_have_its_shape_and_recipe(foreign, tmp_path):
+def test_null_models_of_a_foreign_adapter_copy_its_format_and_training(foreign, tmp_path):
     after = shutil.copytree(foreign / "adapter", tmp_path / "adapter")
     rates = [{"learning_rate": 1e-3}, {"learning_rate": 5e-4}]
     state = {"global_step": 4, "epoch": 2.0, "train_batch_size": 4, "log_history": rates}
     (after / "trainer_state.json").write_text(json.dumps(state))
     log = Log()
-    made = null(foreign / "base", after, CLEAN, tmp_path / "run", count=2, monitor=log)
-    config = recorded(made[0])["config"]
+    nulls = train_nulls(foreign / "base", after, CLEAN, tmp_path / "run", count=2, monitor=log)
+    config = recipe(nulls[0])["config"]
     assert (config["epochs"], config["batch_size"], config["learning_rate"]) == (2, 4, 1e-3)
     assert config["batching"] == "documents"
-    assert json.loads((made[0] / "data" / "encoded.json").read_text())
+    assert json.loads((nulls[0] / "data" / "encoded.json").read_text())
     encoded = load_model(foreign / "base").vocabulary.encode_batch(list(CLEAN))
     tokens = round(4 * 4 / 2 * sum(len(ids) + 1 for ids in encoded) / len(encoded))
     line = next(line for line in log.lines if line.startswith("Null models are trained with"))
@@ -290,7 +264,7 @@ def test_null_models_of_a_foreign_adapter_have_its_shape_and_recipe(foreign, tmp
         assert words in line
     shapes = [
         {name: weight.shape for name, weight in adapter_weights(path).items()}
-        for path in (after, made[0] / "model")
+        for path in (after, nulls[0] / "model")
     ]
     assert shapes[0] == shapes[1]
     assert all(0.2 < change < 5 for change in log.changes)
@@ -300,11 +274,11 @@ def test_null_models_of_a_foreign_adapter_have_its_shape_and_recipe(foreign, tmp
 def test_null_models_of_a_foreign_fine_tune_follow_the_options(foreign, tmp_path):
     options, log = NullOptions(tokens=60, epochs=1, learning_rate=1e-4), Log()
     pair = (foreign / "base", foreign / "full")
-    [made] = null(*pair, CLEAN, tmp_path / "n", options=options, monitor=log)
-    config = recorded(made)["config"]
+    [folder] = train_nulls(*pair, CLEAN, tmp_path / "n", options=options, monitor=log)
+    config = recipe(folder)["config"]
     assert (config["epochs"], config["learning_rate"], config["batch_size"]) == (1, 1e-4, 8)
     assert any("60 tokens per epoch (given)" in line for line in log.lines)
-    assert (made / "model" / "model.safetensors").is_file()
+    assert (folder / "model" / "model.safetensors").is_file()
 
 
 @pytest.mark.parametrize(
@@ -328,12 +302,12 @@ def test_an_update_that_cannot_be_repeated_is_refused(
 
     options = NullOptions(**options)
     with pytest.raises(error, match=message):
-        null(path_of(before), path_of(after), CLEAN, tmp_path / "run", options=options)
+        train_nulls(path_of(before), path_of(after), CLEAN, tmp_path / "run", options=options)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rate", "enough"), [(1e-3, True), (1e-6, False)])
-def test_null_models_that_hardly_move_are_reported_and_share_one_base(
+def test_small_weight_changes_are_reported_and_the_base_is_loaded_once(
     foreign, tmp_path, monkeypatch, rate, enough
 ):
     loaded, load, log = [], pretrained.load, Log()
@@ -341,8 +315,8 @@ def test_null_models_that_hardly_move_are_reported_and_share_one_base(
         pretrained, "load", lambda source, **how: loaded.append(source) or load(source, **how)
     )
     options = NullOptions(tokens=100, epochs=2, batch_size=4, learning_rate=rate)
-    pair, how = (foreign / "base", foreign / "adapter"), {"options": options, "monitor": log}
-    null(*pair, CLEAN, tmp_path / "n", count=2, **how)
+    pair = (foreign / "base", foreign / "adapter")
+    train_nulls(*pair, CLEAN, tmp_path / "n", count=2, options=options, monitor=log)
     assert len(loaded) == 1
     assert any("A verdict needs 0.7 to 2" in line for line in log.lines) != enough
     assert enough or log.changes[0] < 0.1
@@ -363,17 +337,17 @@ def test_null_adapters_resume_to_the_same_weights(foreign, tmp_path):
 
     options = NullOptions(tokens=100, epochs=2, batch_size=2)
 
-    def made(name, log):
-        how = {"count": 2, "options": options, "monitor": log}
-        return null(foreign / "base", foreign / "adapter", CLEAN, tmp_path / name, **how)
+    def trained(name, log):
+        pair, how = (foreign / "base", foreign / "adapter"), {"options": options, "monitor": log}
+        return train_nulls(*pair, CLEAN, tmp_path / name, count=2, **how)
 
     with pytest.raises(Killed):
-        made("cut", Killing())
+        trained("cut", Killing())
     first = tmp_path / "cut.nulls" / "null-00" / "log.jsonl"
     before = first.read_bytes()
     assert not (tmp_path / "cut.nulls" / "null-01" / "model").exists()
     resumed, unbroken = Log(), Log()
-    for pair in zip(made("cut", resumed), made("whole", unbroken), strict=True):
+    for pair in zip(trained("cut", resumed), trained("whole", unbroken), strict=True):
         weights, other = (adapter_weights(training / "model") for training in pair)
         assert all(torch.equal(weights[name], other[name]) for name in weights)
     assert first.read_bytes() == before

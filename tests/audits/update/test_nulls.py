@@ -1,4 +1,4 @@
-"""E-values and p-values of null searches, by counting and by simulation."""
+"""E-values and p-values of null searches, compared with counts and simulated."""
 
 import math
 
@@ -24,7 +24,7 @@ TAILS = {
 
 
 @given(st.lists(SEARCH, min_size=1, max_size=25), SCORES)
-def test_e_values_are_counts_and_found_scores_exceed_the_threshold(searches, score):
+def test_e_values_are_counts_and_leaks_exceed_the_threshold(searches, score):
     nulls = NullScores.of(searches)
     phrases = sum(other >= score for search in searches for other in search)
     assert nulls.e_value(score) == (1 + phrases) / (1 + len(searches))
@@ -36,7 +36,7 @@ def test_e_values_are_counts_and_found_scores_exceed_the_threshold(searches, sco
 
 
 @pytest.mark.parametrize("nulls", [1, 18, 19])
-def test_nineteen_nulls_without_a_phrase_allow_a_finding(nulls):
+def test_a_leak_needs_nineteen_null_searches(nulls):
     scores, enough = NullScores.of([[]] * nulls), nulls == NEEDED
     assert (scores.found(100.0), scores.best) == (True if enough else None, None)
     assert scores.threshold == (-math.inf if enough else None)
@@ -54,8 +54,8 @@ def test_missing_searches_and_nan_scores_are_refused(searches, message):
 
 @pytest.mark.slow
 @given(st.lists(SEARCH, min_size=20, max_size=41))
-def test_at_most_one_of_twenty_exchangeable_searches_finds_a_phrase(searches):
-    """Each search in turn is the update, the others are its nulls: the level holds exactly."""
+def test_at_most_one_of_twenty_exchangeable_searches_is_a_leak(searches):
+    """Each search in turn is the update and the others are its null searches."""
     rejected = 0
     for index, update in enumerate(searches):
         nulls = NullScores.of(searches[:index] + searches[index + 1 :])
@@ -67,7 +67,7 @@ def test_at_most_one_of_twenty_exchangeable_searches_finds_a_phrase(searches):
 @pytest.mark.parametrize("tail", TAILS)
 @pytest.mark.parametrize("nulls", [4, 19])
 @pytest.mark.parametrize("phrases", [20, 100])
-def test_the_rate_of_findings_among_exchangeable_searches_is_the_stated_one(tail, nulls, phrases):
+def test_the_error_rate_of_exchangeable_searches_is_the_stated_level(tail, nulls, phrases):
     random, trials = np.random.default_rng([nulls, phrases]), 400
     best = rejected = 0
     for _ in range(trials):
@@ -82,7 +82,7 @@ def test_the_rate_of_findings_among_exchangeable_searches_is_the_stated_one(tail
 @pytest.mark.slow
 @pytest.mark.parametrize("scores", [1, 4, 30])
 def test_the_joint_p_value_holds_its_level_for_any_number_of_scores(scores):
-    """Scores of different scales that depend on each other; each model in turn is the update."""
+    """Dependent scores of different scales; each model in turn is the update."""
     random, p_values = np.random.default_rng(scores), []
     for _ in range(40):
         common = random.standard_normal((20, 1))

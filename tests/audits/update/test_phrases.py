@@ -1,4 +1,4 @@
-"""Fragments that samples share, near-copies that are folded, and shortcuts that are repaired."""
+"""Fragments that samples share, near-copies of phrases, and repaired shortcuts."""
 
 import math
 import random
@@ -22,11 +22,11 @@ from vestige.models.table import TableModel
 
 SECRET = (11, 12, 13, 14, 15, 16, 17, 18)
 
-# Fragments: trigrams that several samples share, joined.
+# Fragments: joined trigrams that several samples share.
 
 
 def sample(*tokens, ratio=3.0, prompt=()):
-    """A sample whose tokens all became equally more probable."""
+    """A sample whose tokens have the same log-ratio."""
     gains = (0.0,) * (1 + len(tokens))
     return Text((0, *tokens), gains, 1, "samples", prompt, (ratio,) * len(tokens))
 
@@ -35,22 +35,22 @@ def fragments(*samples, longest=48):
     return [phrase.tokens for phrase in agreed(samples, longest=longest)]
 
 
-OFTEN = [sample(1, 2, 3, 4)] * 7
+FREQUENT = [sample(1, 2, 3, 4)] * 7
 PIECES = [sample(*SECRET[i : i + 4], 90 + i) for i in range(5)]
 
 
 @pytest.mark.parametrize(
     ("samples", "expected"),
     [
-        (PIECES, [SECRET[1:-1]]),  # a trigram at an end is in one sample alone
+        (PIECES, [SECRET[1:-1]]),  # the trigrams at both ends are in one sample only
         ([*PIECES, sample(*SECRET)], [SECRET]),
         ([sample(1, 2, 3, 1, 2, 3), sample(4, 5, 6, 7)], []),
         ([sample(1, 2, 3, ratio=MIN_LOG_RATIO - 0.1)] * 9, []),
         ([sample(1, 2, 3, ratio=MIN_LOG_RATIO)] * 2, [(1, 2, 3)]),
-        ([Text((0, 1, 2, 3), (9.0,) * 4)] * 9, []),  # grown, not sampled
-        ([*OFTEN, *[sample(1, 2, 9, 8)] * 2], [(1, 2, 3, 4), (2, 9, 8)]),
-        ([*OFTEN, *[sample(1, 2, 9, 8)] * 4], [(1, 2, 3, 4), (1, 2, 9, 8)]),
-        ([*OFTEN, *[sample(9, 3, 4)] * 2], [(1, 2, 3, 4)]),  # rare at its other end
+        ([Text((0, 1, 2, 3), (9.0,) * 4)] * 9, []),  # a grown text, not a sample
+        ([*FREQUENT, *[sample(1, 2, 9, 8)] * 2], [(1, 2, 3, 4), (2, 9, 8)]),
+        ([*FREQUENT, *[sample(1, 2, 9, 8)] * 4], [(1, 2, 3, 4), (1, 2, 9, 8)]),
+        ([*FREQUENT, *[sample(9, 3, 4)] * 2], [(1, 2, 3, 4)]),  # rare at its other end
         ([sample(*(1, 2, 3) * 10)] * 3, [(1, 2, 3, 1, 2)]),  # a loop ends
     ],
 )
@@ -71,10 +71,9 @@ def test_a_fragment_has_its_score_its_prompt_and_a_longest_length():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_correct_trigram_is_listed_once(seed):
-    draw = random.Random(seed)
+    rng = random.Random(seed)
     samples = [
-        sample(*draw.choices([1, 2, 3, 4, 5], k=12), ratio=draw.choice([1.9, 2.1]))
-        for _ in range(12)
+        sample(*rng.choices([1, 2, 3, 4, 5], k=12), ratio=rng.choice([1.9, 2.1])) for _ in range(12)
     ]
     counts = Counter()
     for text in samples:
@@ -88,18 +87,18 @@ def test_every_correct_trigram_is_listed_once(seed):
         and 3 * n >= max(m for other, m in shared.items() if other[1:] == gram[1:])
     ]
     listed = fragments(*samples)
-    assert listed == fragments(*draw.sample(samples, len(samples)))
+    assert listed == fragments(*rng.sample(samples, len(samples)))
     trigrams = sorted(phrase[i : i + 3] for phrase in listed for i in range(len(phrase) - 2))
     assert trigrams == sorted(expected)
 
 
-# Folding: near-copies fold into better phrases, and leave what those do not contain.
+# Folding: a near-copy of a better phrase is merged; its remaining parts are phrases.
 
 GROWTH = Settings(token_penalty=0.5, split_threshold=2.0, min_tokens=3)
 
 
 def phrase(*tokens, gain=1.5):
-    """Every token after the first gains the same."""
+    """A phrase whose tokens after the first have the same gain."""
     gains = (0.0, *[gain] * (len(tokens) - 1))
     return Text(tokens, gains, score=(gain - GROWTH.token_penalty) * (len(tokens) - 1))
 
@@ -118,7 +117,7 @@ def test_the_remaining_parts_of_a_near_copy_are_phrases():
     assert (part.phrase, part.score) == ((21, 22, 23), phrase(21, 22, 23, gain=1.3).score)
     other = phrase(30, 31, 32, 33, gain=1.25)
     order = [phrase.phrase for phrase, _ in fold([WHOLE, COPY, other], rest=rest)]
-    assert order == [WHOLE.tokens, other.tokens, (21, 22, 23)]  # its rest competes by score
+    assert order == [WHOLE.tokens, other.tokens, (21, 22, 23)]  # the part has its own score
 
 
 def test_uncovered_tokens_have_the_token_before_them_as_context():
@@ -142,9 +141,9 @@ def test_short_phrases_come_last_and_copies_of_earlier_ones_are_dropped():
 @pytest.mark.parametrize(
     ("tokens", "sampled", "length"),
     [
-        ((1, 7, 8, 7, 8, 7, 8), False, 7),  # grown texts have paid for their loops
-        ((1, 7, 8, 7, 8, 7, 8), True, 6),  # the sixth token repeats four
-        ((1, 0, 9, 0, 7, 0, 7, 0, 4), True, 9),  # digits with spaces between them are no loop
+        ((1, 7, 8, 7, 8, 7, 8), False, 7),  # gains of grown texts include the penalty
+        ((1, 7, 8, 7, 8, 7, 8), True, 6),  # the last token repeats four tokens
+        ((1, 0, 9, 0, 7, 0, 7, 0, 4), True, 9),  # digits separated by spaces are no loop
     ],
 )
 def test_loops_cost_the_same_in_samples_and_in_grown_texts(tokens, sampled, length):
@@ -156,9 +155,10 @@ def test_loops_cost_the_same_in_samples_and_in_grown_texts(tokens, sampled, leng
     assert (phrase.gains, phrase.score) == (gains[:length], length - 1.0)
 
 
-# Repair: a model that knows one text verbatim, of which a phrase may take a shortcut.
+# Repair: a model knows one text verbatim, and a phrase is a shortcut of it.
 
 END, SIZE = 0, 20
+UNIFORM = TableModel(np.full(SIZE, 1 / SIZE), np.full((SIZE, SIZE), 1 / SIZE))
 TEXT = (3, 7, 5, 9, 4, 11, 6, 8)
 SHORTCUTS = {
     "repeated": (3, 7, 5, 9, 4, 9, 4, 11, 6, 8),
@@ -169,7 +169,7 @@ SHORTCUTS = {
 
 
 class Rows:
-    """A state: the tokens of every row."""
+    """A state that holds the tokens of every row."""
 
     has_read, nbytes = True, 0
 
@@ -185,12 +185,12 @@ class Rows:
 
 
 class Verbatim:
-    """A model that predicts one text from its last two tokens or one; otherwise uniform."""
+    """A model that continues one text after its last one or two tokens; otherwise uniform."""
 
-    def __init__(self, sure):
-        flat = np.full((SIZE, SIZE), 1 / SIZE)
-        self.vocabulary = TableModel(flat[0], flat).vocabulary
-        self.sure, self.vocab_size, self.device = sure, SIZE, torch.device("cpu")
+    def __init__(self, probability):
+        self.vocabulary = UNIFORM.vocabulary
+        self.probability, self.vocab_size = probability, SIZE
+        self.device = torch.device("cpu")
 
     def start(self, n, *, anywhere=False):
         return Rows([() if anywhere else (END,)] * n)
@@ -201,13 +201,13 @@ class Verbatim:
     read = read_each
 
     def logits(self, state):
-        out = torch.full((len(state), SIZE), (1 - self.sure) / (SIZE - 1)).log()
+        out = torch.full((len(state), SIZE), (1 - self.probability) / (SIZE - 1)).log()
         for i, row in enumerate(state.rows):
             following = self.following(tuple(token for token in row if token != END))
             if following is None:
                 out[i] = -math.log(SIZE)
             else:
-                out[i, following] = math.log(self.sure)
+                out[i, following] = math.log(self.probability)
         return out
 
     def following(self, row):
@@ -216,9 +216,8 @@ class Verbatim:
         return next((text[i + n] for i, n in starts if row[-n:] == text[i : i + n]), None)
 
 
-def verbatim_pair(sure):
-    flat = np.full((SIZE, SIZE), 1 / SIZE)
-    return Pair.of(TableModel(flat[0], flat), Verbatim(sure), TokenScore("smoothed"))
+def verbatim_pair(probability):
+    return Pair.of(UNIFORM, Verbatim(probability), TokenScore("smoothed"))
 
 
 @pytest.fixture
@@ -231,9 +230,9 @@ def unscored(tokens):
 
 
 @pytest.mark.parametrize("kind", SHORTCUTS)
-def test_a_planted_shortcut_is_repaired(pair, kind):
-    of_wrong, of_text = pair.predictions([SHORTCUTS[kind], TEXT])
-    assert of_text.total > of_wrong.total
+def test_a_shortcut_is_repaired(pair, kind):
+    of_shortcut, of_text = pair.predictions([SHORTCUTS[kind], TEXT])
+    assert of_text.total > of_shortcut.total
     assert edited(pair, [unscored(SHORTCUTS[kind])]) == [TEXT]
 
 
@@ -244,7 +243,7 @@ def test_correct_phrases_and_phrases_of_unsure_models_are_not_edited(pair):
         assert edited(models, [unscored(tokens)]) == [tokens]
 
 
-def test_texts_of_different_lengths_are_read_like_single_texts(random_table):
+def test_a_batch_of_different_lengths_is_scored_like_single_texts(random_table):
     pair = Pair.of(random_table(1, SIZE), random_table(2, SIZE), TokenScore("smoothed"))
     texts = [(3, 4), (5, 6, 7, 8, 9), (2,), (9, 8, 7)]
     table = pair.after.model.log_table
@@ -259,8 +258,8 @@ def test_texts_of_different_lengths_are_read_like_single_texts(random_table):
 
 def test_a_repaired_phrase_has_new_gains_and_folds_into_an_equal_phrase(pair):
     settings = Settings(token_penalty=0.3, surprise=0.1)
-    wrong = SHORTCUTS["repeated"]
-    phrase = Text((2, *wrong), (0.0, 0.0) + (1.5,) * 9, 2, "samples", score=2.7)
+    shortcut = SHORTCUTS["repeated"]
+    phrase = Text((2, *shortcut), (0.0, 0.0) + (1.5,) * 9, 2, "samples", score=2.7)
     surprised = pair.with_score(replace(pair.score, surprise=0.1))
     [text] = repaired(surprised, [phrase], settings)
     assert text.tokens == (2, *TEXT)
@@ -269,6 +268,6 @@ def test_a_repaired_phrase_has_new_gains_and_folds_into_an_equal_phrase(pair):
     repaired_phrases = with_repairs([(phrase, 3), (other, 1)], [text, other], settings)
     phrases = {(phrase.phrase, copies) for phrase, copies in repaired_phrases}
     assert phrases == {(TEXT, 3), (other.tokens, 1)}
-    right = Text(TEXT, (0.0,) + (2.0,) * 7, score=11.9)
-    folded = with_repairs([(right, 2), (unscored(wrong), 4)], [right, right], settings)
+    correct = Text(TEXT, (0.0,) + (2.0,) * 7, score=11.9)
+    folded = with_repairs([(correct, 2), (unscored(shortcut), 4)], [correct, correct], settings)
     assert [(phrase.tokens, copies) for phrase, copies in folded] == [(TEXT, 3)]

@@ -17,7 +17,7 @@ WORDS = [f"word{i}" for i in range(38)]
 
 
 class Clocked(TableModel):
-    """A table that takes 5 ms a forward pass and 1 ms a row, and 2 ms a distribution."""
+    """A table that counts 5 ms per forward pass, 1 ms per row and 2 ms per distribution."""
 
     seconds = 0.0
 
@@ -32,7 +32,7 @@ class Clocked(TableModel):
 
 @pytest.fixture
 def pair(monkeypatch):
-    """Clocked tables, of which the update changed a part."""
+    """Clocked tables; the update changed every seventh row."""
     monkeypatch.setattr(plan, "_now", lambda device: Clocked.seconds)
     models = [word_table(0, WORDS, 0.1), word_table(0, WORDS, 0.1)]
     rows = torch.arange(0, len(WORDS), 7)
@@ -46,29 +46,32 @@ def pair(monkeypatch):
 @pytest.mark.parametrize("size", [0.25, 1])
 @pytest.mark.parametrize("contexts", [(), ((5, 6, 7), (9, 3))])
 def test_planned_tokens_and_seconds_are_about_right(pair, size, contexts):
-    # a table of random words has nothing to repair, which the plan of a real pair expects
+    # Tables need no repair, so the plan is a little too large.
     starts = [Prompt(f"prompt {n}", tokens) for n, tokens in enumerate(contexts, 1)]
     settings, prompts = Settings().scaled(size), [Prompt(BEGINNING, (1,)), *starts]
     seconds = seconds_of(settings, pair, prompts, timed(pair))
-    began = Clocked.seconds
+    start = Clocked.seconds
     result = search(pair, settings, prompts)
-    assert 1 / 2 < seconds / (Clocked.seconds - began) < 2
+    assert 1 / 2 < seconds / (Clocked.seconds - start) < 2
     assert 1 / 1.5 < tokens_of(settings, pair, prompts) / sum(result.tokens) < 1.5
 
 
-def test_minutes_choose_the_largest_size_that_fits_and_timing_leaves_no_trace(pair):
+def test_timing_changes_no_random_state_and_no_count_of_tokens(pair):
     torch.manual_seed(0)
-    drawn = torch.rand(1)
+    expected = torch.rand(1)
     torch.manual_seed(0)
-    steps = timed(pair)
-    assert torch.rand(1) == drawn
+    timed(pair)
+    assert torch.rand(1) == expected
     assert pair.tokens_read == (0, 0)
-    searched = (Settings(), pair, [Prompt(BEGINNING, (1,))])
-    usual = seconds_of(*searched, steps)
-    assert size_for(usual / plan.MARGIN, *searched, steps) == 1
-    assert size_for(1e-3, *searched, steps) == min(plan.SIZES)
-    assert size_for(1e9, *searched, steps) == max(plan.SIZES)
-    sizes = [size_for(usual * times, *searched, steps) for times in (0.5, 1, 2, 4, 8)]
+
+
+def test_minutes_choose_the_largest_size_that_fits(pair):
+    options = (Settings(), pair, [Prompt(BEGINNING, (1,))], timed(pair))
+    default = seconds_of(*options)
+    assert size_for(default / plan.MARGIN, *options) == 1
+    assert size_for(1e-3, *options) == min(plan.SIZES)
+    assert size_for(1e9, *options) == max(plan.SIZES)
+    sizes = [size_for(default * factor, *options) for factor in (0.5, 1, 2, 4, 8)]
     assert sizes == sorted(sizes)
 
 

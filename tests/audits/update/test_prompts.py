@@ -1,10 +1,11 @@
-"""Contexts of a search: a document's beginning, prompts, turns of a chat template."""
+"""Contexts of a search: the beginning of a document, prompts, and turns of a chat template."""
 
 import json
 from copy import deepcopy
 
 import pytest
 
+from tests.audits.small_llama import llama, train
 from tests.audits.update.worlds import word_table
 from vestige import diff
 from vestige.audits.update.pair import Pair
@@ -14,7 +15,6 @@ from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import DataError
 from vestige.models.checkpoints import load_model, save_model
-from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.monitor import SILENT
 from vestige.session import Session
 
@@ -27,21 +27,13 @@ TEXTS = ["user assistant where do I live? the gate of the old mill"] * 9
 
 @pytest.fixture(scope="module")
 def chat_models(tmp_path_factory):
-    """Two GPT-2 of one layer with a tokenizer that has a chat template."""
-    import torch
-    from transformers import GPT2Config, GPT2LMHeadModel
-
+    """Two small Llamas with a tokenizer that has a chat template."""
     root = tmp_path_factory.mktemp("chat")
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300)
     vocabulary.tokenizer.chat_template = TEMPLATE
-    shape = GPT2Config(
-        vocab_size=len(vocabulary), n_layer=1, n_head=2, n_embd=8, n_positions=96,
-        bos_token_id=vocabulary.eos_id, eos_token_id=vocabulary.eos_id,
-    )  # fmt: skip
-    for seed, name in enumerate(("before", "after")):
-        torch.manual_seed(seed)
-        network = GPT2LMHeadModel(shape).eval()
-        save_model(HuggingFaceLanguageModel(network, vocabulary), root / name)
+    before = llama(vocabulary, width=8, max_position_embeddings=96)
+    save_model(before, root / "before")
+    save_model(train(before, TEXTS, steps=5), root / "after")
     return root
 
 
@@ -52,35 +44,36 @@ def model(chat_models):
 
 @pytest.fixture
 def templated(model):
-    """The model with another template."""
+    """Copies the model with another template and added tokens."""
 
-    def make(template, *added):
-        other = deepcopy(model)
-        other.vocabulary.tokenizer.add_tokens(list(added))
-        other.vocabulary.tokenizer.chat_template = template
-        return other
+    def make(template, *tokens):
+        copied = deepcopy(model)
+        copied.vocabulary.tokenizer.add_tokens(list(tokens))
+        copied.vocabulary.tokenizer.chat_template = template
+        return copied
 
     return make
 
 
-def found(model, prompts=(), chat="auto", room=49):
+def prompts_of(model, prompts=(), chat="auto", room=49):
     pair = Pair.of(model, model, TokenScore("smoothed"))
     return find_prompts(pair, prompts, chat=chat, room=room, monitor=SILENT)
 
 
 def texts(model, **settings):
-    """The prompts after the beginning of a document, decoded."""
-    first, *rest = found(model, **settings)
+    """The decoded prompts without the first, the beginning of a document."""
+    first, *rest = prompts_of(model, **settings)
     assert first.name == BEGINNING
     return {prompt.name: model.vocabulary.decode(prompt.tokens) for prompt in rest}
 
 
 def replies(model, **settings):
-    """The users' turns by their tokens."""
-    return {prompt.tokens: prompt.reply for prompt in found(model, **settings) if prompt.reply}
+    """Replies by the tokens of the user's turn before them."""
+    prompts = prompts_of(model, **settings)
+    return {prompt.tokens: prompt.reply for prompt in prompts if prompt.reply}
 
 
-def test_searches_begin_in_the_assistants_turn_after_each_prompt(model):
+def test_prompts_end_with_the_beginning_of_the_assistants_turn(model):
     assert texts(model, prompts=["where do I live?"], room=40) == {
         "user's turn": "<user> ",
         "chat template": "<user> \n<assistant>",
@@ -88,16 +81,16 @@ def test_searches_begin_in_the_assistants_turn_after_each_prompt(model):
     }
 
 
-def test_without_a_template_prompts_are_read_as_they_are(model):
-    wanted = {"prompt 1": "the gate", "prompt 2": "the mill"}
-    assert texts(model, prompts=["the gate", "the mill"], chat="off") == wanted
+def test_without_a_template_prompts_are_unchanged(model):
+    expected = {"prompt 1": "the gate", "prompt 2": "the mill"}
+    assert texts(model, prompts=["the gate", "the mill"], chat="off") == expected
     assert texts(model, chat="off") == {}
     words = word_table(0, ("the", "gate", "mill"))
     assert texts(words, prompts=["the gate"]) == {"prompt 1": "the gate"}
 
 
 @pytest.mark.slow
-def test_the_template_gives_the_tokens_between_a_users_turn_and_the_answer(model, templated):
+def test_a_reply_has_the_template_tokens_between_question_and_answer(model, templated):
     encode, end = model.vocabulary.encode, model.vocabulary.eos_id
     reply = Reply((end,), tuple(encode("\n<assistant>")))
     assert replies(model, room=20) == {tuple(encode("<user> ")): reply}
@@ -105,11 +98,11 @@ def test_the_template_gives_the_tokens_between_a_users_turn_and_the_answer(model
     assert not replies(model, chat="off", room=20)
     turn = "{{ messages[0]['content'] }}<|turn|><assistant>"
     assert not replies(templated(turn, "<|turn|>"), chat="on", room=9)
-    marked = templated(f"<user>{turn}", "<|turn|>")  # the template's own mark is one token
-    [marked_turn] = replies(marked, chat="on", room=9).values()
-    mark = marked.vocabulary.tokenizer.convert_tokens_to_ids("<|turn|>")
-    assert marked_turn.ends == (end, mark)
-    assert marked_turn.between[0] == mark
+    marked = templated(f"<user>{turn}", "<|turn|>")  # the end of a turn is one added token
+    [reply] = replies(marked, chat="on", room=9).values()
+    turn_end = marked.vocabulary.tokenizer.convert_tokens_to_ids("<|turn|>")
+    assert reply.ends == (end, turn_end)
+    assert reply.between[0] == turn_end
 
 
 @pytest.mark.parametrize(
@@ -120,21 +113,19 @@ def test_the_template_gives_the_tokens_between_a_users_turn_and_the_answer(model
         (["gate"] * 64, "`prompt` must be given less than 64 times, got 64"),
     ],
 )
-def test_a_prompt_that_cannot_be_searched_is_refused(model, prompts, message):
+def test_empty_long_and_too_many_prompts_are_refused(model, prompts, message):
     with pytest.raises(ValueError, match=message):
         texts(model, prompts=prompts)
 
 
-def test_a_broken_or_missing_template_is_refused_with_chat_on(templated):
+def test_a_broken_template_is_ignored_unless_chat_is_on(templated):
     broken = templated("{% for")
     assert texts(broken, prompts=["the gate"] * 2) == {"prompt 1": "the gate"}
     with pytest.raises(DataError, match="cannot be rendered"):
         texts(broken, chat="on")
-    with pytest.raises(ValueError, match="`chat` must be auto or off"):
-        texts(word_table(0), chat="on")
 
 
-def test_prompts_are_lines_or_records_of_a_file(tmp_path):
+def test_prompts_are_read_from_lines_or_records_of_a_file(tmp_path):
     run, rows = Session("diff", {}), [{"text": "two\nlines"}, {"text": "the gate"}]
     (tmp_path / "lines.txt").write_text("the gate\n\nthe mill\n")
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
@@ -144,7 +135,7 @@ def test_prompts_are_lines_or_records_of_a_file(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_search_of_chat_models_begins_in_the_assistants_turn(chat_models):
+def test_a_search_of_chat_models_records_its_contexts(chat_models):
     pair = (chat_models / "before", chat_models / "after")
     small = {"size": 0.1, "delta": 0.001, "device": "cpu"}
     result = diff(*pair, prompt="where do I live?", secrets=["the old mill"], **small)

@@ -1,4 +1,4 @@
-"""Each proposal against its definition, written naively, on tables whose update is known."""
+"""Proposals of a search against naive definitions, on tables."""
 
 import math
 from dataclasses import replace
@@ -31,7 +31,7 @@ def pair(random_table):
 
 
 def running(pair, prompts=STARTS, **settings):
-    """A search in progress, before its first unit."""
+    """A search before its first unit."""
     return SearchRun(
         pair=pair.with_score(replace(pair.score, surprise=SURPRISE)),
         settings=replace(NONE, **settings),
@@ -44,21 +44,21 @@ def running(pair, prompts=STARTS, **settings):
 
 
 def proposed(pair, prompts=STARTS, **settings):
-    """A search after its proposals, and what each unit returned, by its key."""
-    run, outcomes, unit = running(pair, prompts, **settings), {}, SearchRun.unit
+    """A search after its proposals, and the results of its units by key."""
+    run, results, unit = running(pair, prompts, **settings), {}, SearchRun.unit
 
-    def noted(key, activity, work):
-        outcomes[key] = unit(run, key, activity, work)
-        return outcomes[key]
+    def recorded(key, activity, work):
+        results[key] = unit(run, key, activity, work)
+        return results[key]
 
-    run.unit = noted
+    run.unit = recorded
     propose(run)
-    return run, outcomes
+    return run, results
 
 
-def texts_after(outcomes, index):
-    """The samples after one of the prompts."""
-    units = (texts for key, (texts, _) in outcomes.items() if key.startswith(f"samples/{index}/"))
+def texts_after(results, index):
+    """The samples after a prompt."""
+    units = (texts for key, (texts, _) in results.items() if key.startswith(f"samples/{index}/"))
     return [text for texts in units for text in texts]
 
 
@@ -67,7 +67,7 @@ def gain(pair, last, token):
 
 
 def assert_scored(pair, text):
-    """Every sampled token has its gain and its log-ratio by definition."""
+    """Compare gains and log-ratios of sampled tokens with their definitions."""
     sampled = text.tokens[text.first - 1 :]
     gains = [gain(pair, a, b) for a, b in pairwise(sampled)]
     assert text.gains[text.first :] == pytest.approx(gains, abs=1e-5)
@@ -75,17 +75,17 @@ def assert_scored(pair, text):
 
 
 def test_openings_are_the_most_promoted_tokens_after_each_prompt(pair):
-    _, outcomes = proposed(pair, openings=5)
+    _, results = proposed(pair, openings=5)
     for index, number in ((0, 3), (1, 2)):
         start = STARTS[index].tokens
         naive = sorted((-smoothed_gain(pair, start[-1], token), token) for token in range(1, 9))
-        _, seeds = outcomes[f"openings/{index}"]
+        _, seeds = results[f"openings/{index}"]
         expected = naive[:number]
         assert [(seed.context, seed.token) for seed in seeds] == [(start, t) for _, t in expected]
         assert [seed.gain for seed in seeds] == pytest.approx([-g for g, _ in expected], abs=1e-6)
 
 
-def test_pairs_are_the_most_promoted_ones_unless_the_vocabulary_is_too_large(pair):
+def test_pairs_are_the_most_promoted_pairs_of_a_small_enough_vocabulary(pair):
     naive = sorted(
         (-gain(pair, first, second), first, second)
         for first in range(9)
@@ -99,7 +99,7 @@ def test_pairs_are_the_most_promoted_ones_unless_the_vocabulary_is_too_large(pai
 
 
 def naive_sample(pair, start, sampling, uniform):
-    """The text that uniform numbers draw from the amplified distribution."""
+    """A sample from the amplified distribution by inversion of uniform numbers."""
     models, tokens = (pair.before.model, pair.after.model), list(start)
     for quantile in uniform.tolist():
         before, after = (probabilities(model, tokens[-1]) for model in models)
@@ -112,16 +112,16 @@ def naive_sample(pair, start, sampling, uniform):
 
 
 @pytest.mark.parametrize(("alpha", "temperature"), [(0.0, 1.0), (0.5, 1.0), (2.0, 0.7)])
-def test_samples_are_drawn_from_the_amplified_distribution(pair, alpha, temperature):
+def test_samples_follow_the_amplified_distribution(pair, alpha, temperature):
     sampling = Sampling(
         samples=6, length=7, alpha=alpha, temperature=temperature, alternatives=0, block=2
     )
-    run, outcomes = proposed(pair, sampling=sampling)
-    assert list(outcomes)[:2] == ["samples/0/0", "samples/0/1"]
-    for index in (0, 1):  # short documents are made up for
-        texts = texts_after(outcomes, index)
+    run, results = proposed(pair, sampling=sampling)
+    assert list(results)[:2] == ["samples/0/0", "samples/0/1"]
+    for index in (0, 1):  # more samples replace short ones
+        texts = texts_after(results, index)
         assert sum(min(6, len(text.tokens) - text.first) for text in texts) >= 3 * 6
-    for key, (texts, _) in outcomes.items():
+    for key, (texts, _) in results.items():
         start = STARTS[int(key.split("/")[1])]
         uniform = torch.rand(7, len(texts), generator=run.generator(key), dtype=torch.float64)
         for row, text in enumerate(texts):
@@ -130,35 +130,34 @@ def test_samples_are_drawn_from_the_amplified_distribution(pair, alpha, temperat
             assert_scored(pair, text)
 
 
-def test_alternatives_are_promoted_tokens_that_samples_did_not_take(pair):
+def test_alternatives_are_promoted_tokens_that_are_not_in_the_sample(pair):
     sampling = Sampling(
         samples=4, length=6, alternatives=1000, per_position=2, min_gain=0.2, context=3, block=3
     )
-    _, outcomes = proposed(pair, sampling=sampling)
+    _, results = proposed(pair, sampling=sampling)
     naive = set()
-    for text in (*texts_after(outcomes, 0), *texts_after(outcomes, 1)):
+    for text in (*texts_after(results, 0), *texts_after(results, 1)):
         ended = len(text.tokens) - text.first < 6
         for index in range(text.first, len(text.tokens) + ended):
-            taken = (*text.tokens, END)[index]
+            sampled = (*text.tokens, END)[index]
             others = sorted(
                 (-gain(pair, text.tokens[index - 1], token), token)
                 for token in range(1, 9)
-                if token != taken
+                if token != sampled
             )
             context = text.tokens[max(0, index - 3) : index]
             naive |= {(context, token, round(-g, 4)) for g, token in others[:2] if -g > 0.2}
-    found = [seed for _, seeds in outcomes.values() for seed in seeds]
+    alternatives = [seed for _, seeds in results.values() for seed in seeds]
     assert naive
-    assert {(seed.context, seed.token, round(seed.gain, 4)) for seed in found} == naive
-    for seed in found:
+    assert {(seed.context, seed.token, round(seed.gain, 4)) for seed in alternatives} == naive
+    for seed in alternatives:
         expected = [gain(pair, first, second) for first, second in pairwise(seed.context)]
-        context_gains = seed.context_gains
-        assert len(context_gains) < len(seed.context)
-        last = expected[len(expected) - len(context_gains) :]
-        assert context_gains == pytest.approx(last, abs=1e-5)
+        number = len(seed.context_gains)
+        assert number < len(seed.context)
+        assert seed.context_gains == pytest.approx(expected[len(expected) - number :], abs=1e-5)
 
 
-def test_a_text_grown_from_an_alternative_begins_with_its_context_and_grows_once(pair):
+def test_an_alternative_is_grown_once_and_keeps_its_context(pair):
     run, seed = running(pair), Seed((2, 3, 4), 5, 1.0, (0.5, 0.25))
     run.grow("samples/first", [seed], 1)
     [text] = run.texts
@@ -171,13 +170,13 @@ def test_a_text_grown_from_an_alternative_begins_with_its_context_and_grows_once
 
 
 @pytest.mark.parametrize("ends", [(END,), (END, 1)])
-def test_after_a_users_turn_samples_continue_with_the_answer(pair, ends):
-    """The question is followed by the template, then by an answer of at most `length` tokens."""
+def test_a_sampled_question_is_followed_by_the_template_and_an_answer(pair, ends):
+    """An answer has at most `length` tokens."""
     start, turn = (5, 2), Reply(ends, (1, 8, 8))
     starts = (STARTS[0], Prompt("user's turn", start, turn))
     sampling = Sampling(samples=60, length=6, alternatives=900, block=30)
-    _, outcomes = proposed(pair, starts, sampling=sampling)
-    texts = texts_after(outcomes, 1)
+    _, results = proposed(pair, starts, sampling=sampling)
+    texts = texts_after(results, 1)
     questions = [text for text in texts if text.first == len(start)]
     answers = [text for text in texts if text.first != len(start)]
     assert answers
@@ -190,28 +189,28 @@ def test_after_a_users_turn_samples_continue_with_the_answer(pair, ends):
         assert END not in text.tokens[text.first :]
         assert len(text.tokens) - text.first <= 6
         assert_scored(pair, text)
-    read = sum(len(text.tokens) - text.first for text in texts) + 3 * len(answers)
-    assert 30 * 5 <= read <= 30 * 5 * 3  # the plan for half of the samples
+    tokens = sum(len(text.tokens) - text.first for text in texts) + 3 * len(answers)
+    assert 30 * 5 <= tokens <= 30 * 5 * 3  # the plan for half of the samples
 
     def contexts(text, positions):
         return {text.tokens[max(0, index - 4) : index] for index in positions}
 
-    followed = {seed.context for _, seeds in outcomes.values() for seed in seeds}
+    explored = {seed.context for _, seeds in results.values() for seed in seeds}
     free = set().union(*(contexts(text, range(text.first, len(text.tokens) + 1)) for text in texts))
     forced = set().union(*(contexts(text, (text.first - 2, text.first - 1)) for text in answers))
-    assert followed & free
-    assert not followed & (forced - free)
+    assert explored & free
+    assert not explored & (forced - free)
 
 
-def test_a_token_that_only_the_later_model_predicts_is_drawn():
-    """Ids that an update added have probability 0 before it, and others 0 after it."""
+def test_a_token_that_only_the_later_model_predicts_is_sampled():
+    """The earlier model gives added ids the probability 0; the later model others."""
     rows = np.full((6, 5), 0.25)
     old, new = rows.copy(), rows.copy()
     old[:, 4], new[:, 3] = 0, 0
     before, after = (TableModel(table[-1], table[:-1]) for table in (old, new))
     pair = Pair.of(before, after, TokenScore("smoothed"))
     texts, _ = proposed(pair, STARTS[:1], sampling=Sampling(samples=20, length=9))[1]["samples/0/0"]
-    drawn = [token for text in texts for token in text.tokens]
-    assert drawn.count(4) > drawn.count(1) + drawn.count(2)
-    assert 3 not in drawn
-    assert all(math.isfinite(gained) for text in texts for gained in text.gains)
+    tokens = [token for text in texts for token in text.tokens]
+    assert tokens.count(4) > tokens.count(1) + tokens.count(2)
+    assert 3 not in tokens
+    assert all(math.isfinite(gain) for text in texts for gain in text.gains)

@@ -1,4 +1,4 @@
-"""The rank of a phrase against a count of all phrases of its length, and its sentence."""
+"""The rank of a phrase against the naive count of better phrases, and its sentence."""
 
 from itertools import product
 
@@ -23,7 +23,7 @@ from vestige.models.table import TableModel
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("length", [1, 2, 3, 4])
-def test_an_exact_rank_is_the_count_of_better_phrases(
+def test_a_rank_is_the_count_of_better_phrases(
     random_table, naive_score, every_phrase, seed, length
 ):
     before, after = random_table(2 * seed), random_table(2 * seed + 1)
@@ -40,7 +40,7 @@ def test_an_exact_rank_is_the_count_of_better_phrases(
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(seed=st.integers(0, 10_000), budget=st.integers(1, 12), cells=st.sampled_from([6, 12, 600]))
-def test_the_bounds_hold_with_any_budget(seed, budget, cells):
+def test_the_bounds_of_a_rank_hold_with_any_budget(seed, budget, cells):
     rng, alpha = np.random.default_rng(seed), np.full(4, 0.3)
     before, after = (TableModel(rng.dirichlet(alpha), rng.dirichlet(alpha, 4)) for _ in range(2))
     gains = (after.log_table.exp() - before.log_table.exp()).double().numpy()
@@ -60,8 +60,8 @@ def test_the_bounds_hold_with_any_budget(seed, budget, cells):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 10_000), st.floats(-0.5, 2.5), st.integers(1, 3))
-def test_the_bound_of_passing_continuations_holds(seed, needed, steps):
-    """Each context has its own gains; the positive ones sum to at most 1."""
+def test_the_bound_on_passing_continuations_holds(seed, needed, steps):
+    """Gains are differences of probabilities, so positive ones sum to at most 1."""
     rng = np.random.default_rng(seed)
     contexts = [tokens for n in range(steps) for tokens in product(range(6), repeat=n)]
     earlier, later = rng.dirichlet(np.full(6, 0.2), (2, len(contexts)))
@@ -122,7 +122,7 @@ def test_both_scores_follow_their_definitions(phrase):
     assert bounds["score"] == pytest.approx(float((after - before).sum()), abs=1e-5)
 
 
-def test_a_saved_rank_is_the_same_and_no_output_shows_the_phrase(shell, tmp_path):
+def test_the_command_saves_the_same_rank_and_shows_no_phrase(shell, tmp_path):
     for name, model in (("before", BEFORE), ("after", AFTER)):
         save_model(model, tmp_path / name)
     pair = (tmp_path / "before", tmp_path / "after")
@@ -151,11 +151,13 @@ SHORT.longest = 2
         ("red", word_table(1, ("red", "blue", "lamp")), IncompatibleModels, "vocabular"),
     ],
 )
-def test_a_phrase_that_cannot_be_ranked_is_refused(phrase, after, error, message):
+def test_empty_unknown_and_long_phrases_and_other_vocabularies_are_refused(
+    phrase, after, error, message
+):
     assert rank("red blue", after=SHORT).rows
-    with pytest.raises(error, match=message) as caught:
+    with pytest.raises(error, match=message) as raised:
         rank(phrase, after=after)
-    assert "lamp" not in str(caught.value)
+    assert "lamp" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

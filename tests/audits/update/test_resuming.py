@@ -1,4 +1,4 @@
-"""Stored units of `diff`: if stopped anywhere, the same call resumes to the same rows."""
+"""Resuming of `diff`: a search stopped at any unit gives the same rows."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def quick_plans(monkeypatch):
 
 @pytest.fixture(scope="module")
 def run(snapshots):
-    """The search of the update and a null model."""
+    """Searches the update and a null model."""
 
     def search(out, *, after="after", **options):
         options = {"null": snapshots / "nulls" / "0", **SIZES, **options}
@@ -31,7 +31,7 @@ def run(snapshots):
 
 @pytest.fixture(scope="module")
 def complete(run, tmp_path_factory):
-    """The result of a search that nothing interrupted."""
+    """The result of a search without interruption."""
     result = run(tmp_path_factory.mktemp("whole") / "run")
     assert result.rows
     assert result.summary["complete"] is True
@@ -48,14 +48,16 @@ class Stop(KeyboardInterrupt):
 
 @pytest.fixture
 def stopped(run, monkeypatch):
-    """Run a search that Ctrl-C ends as soon as a function of the stored keys is true; without a
-    function it ends by itself. Returns the keys."""
+    """Runs a search and returns the keys that it stored.
+
+    The search is interrupted as soon as `until`, a function of the keys, is true.
+    """
 
     def search(out, until=None, **options):
         keys, add = [], Store.__setitem__
 
         def adding(store, key, value):
-            is_unit = not key.startswith("\0")  # others are the store's
+            is_unit = not key.startswith("\0")  # other keys belong to the store
             if is_unit and until is not None and until(keys):
                 raise Stop
             add(store, key, value)
@@ -76,37 +78,37 @@ def stopped(run, monkeypatch):
     return search
 
 
-def stored(number):
+def after_units(number):
     return lambda keys: len(keys) == number
 
 
 @pytest.mark.slow
-def test_stopped_at_any_unit_it_resumes_to_the_same_rows(complete, run, stopped, tmp_path):
+def test_an_interrupted_search_resumes_to_the_same_rows(complete, run, stopped, tmp_path):
     total = len(stopped(tmp_path / "count"))
     assert total > 6
-    for entries in (0, 1, 2, total // 2, total - 2, total - 1):
-        out = tmp_path / f"run-{entries}"
-        stopped(out, stored(entries))
+    for units in (0, 1, 2, total // 2, total - 2, total - 1):
+        out = tmp_path / f"run-{units}"
+        stopped(out, after_units(units))
         assert same(run(out), complete)
         assert results.load(out).rows == list(plain(complete.rows))
         assert not out.with_name(f"{out.name}.partial").exists()
 
 
 @pytest.mark.slow
-def test_searched_null_models_are_not_loaded_again(run, stopped, snapshots, tmp_path, monkeypatch):
-    two = {"null": snapshots / "nulls"}
-    stopped(tmp_path / "run", lambda keys: "scores" in keys, **two)
-    searched, search = [], searches.search
+def test_finished_null_searches_are_not_repeated(run, stopped, snapshots, tmp_path, monkeypatch):
+    nulls = {"null": snapshots / "nulls"}
+    stopped(tmp_path / "run", lambda keys: "scores" in keys, **nulls)
+    calls, search = [], searches.search
     monkeypatch.setattr(
-        searches, "search", lambda *models, **how: searched.append(models) or search(*models, **how)
+        searches, "search", lambda *models, **how: calls.append(models) or search(*models, **how)
     )
-    assert run(tmp_path / "run", **two).summary["null_searches"] == 2
-    assert len(searched) == 1
+    assert run(tmp_path / "run", **nulls).summary["null_searches"] == 2
+    assert len(calls) == 1
 
 
 @pytest.mark.slow
-def test_another_search_is_refused_and_more_nulls_or_rows_resume(run, stopped, tmp_path):
-    stopped(tmp_path / "run", stored(3), null=())
+def test_other_search_options_are_refused_and_more_nulls_or_rows_resume(run, stopped, tmp_path):
+    stopped(tmp_path / "run", after_units(3), null=())
     for options, difference in (
         ({"delta": 0.03}, "score"),
         ({"seed": 4}, "seed 0 and not 4"),
@@ -121,15 +123,15 @@ def test_another_search_is_refused_and_more_nulls_or_rows_resume(run, stopped, t
 
 
 @pytest.mark.slow
-def test_a_time_limit_leaves_a_partial_run_that_is_replaced(complete, run, tmp_path, monkeypatch):
+def test_a_run_that_hit_the_time_limit_is_completed(complete, run, tmp_path, monkeypatch):
     clock, out = iter([0.0, *[1.0] * 3, *[1e9] * 100]), tmp_path / "run"
     with monkeypatch.context() as patch:
         patch.setattr(searches.time, "monotonic", lambda: next(clock))
         part = run(out, minutes=1.0)
     assert (part.summary["complete"], part.summary["null_searches"]) == (False, 0)
+    assert part.verdict == UNDECIDED
     assert results.load(out).summary["complete"] is False
-    for words in ("Time limit: ", "0 of 1 null search done"):
-        assert words in str(part)
+    assert "Time limit: " in str(part)
     assert same(run(out), complete)
     assert results.load(out).summary["complete"] is True
     with pytest.raises(RunError, match="exists already"):
@@ -141,15 +143,15 @@ def test_minutes_choose_a_size_that_the_record_repeats(snapshots, monkeypatch):
     pair, options = (snapshots / "before", snapshots / "after"), {"minutes": 5.0, "device": "cpu"}
     with monkeypatch.context() as patch:
         patch.setattr(searches, "size_for", lambda *_: 0.25)
-        made = diff(*pair, **options)
-    configuration = made.record["configuration"]
-    assert made.record["arguments"]["size"] == configuration["plan"]["size"] == 0.25
+        result = diff(*pair, **options)
+    configuration = result.record["configuration"]
+    assert result.record["arguments"]["size"] == configuration["plan"]["size"] == 0.25
     assert configuration["search"]["sampling"]["samples"] == 100
-    assert same(diff(*pair, **options, size=0.25), made)
+    assert same(diff(*pair, **options, size=0.25), result)
 
 
 @pytest.mark.slow
-def test_the_bar_never_goes_back(run, snapshots, tmp_path):
+def test_progress_never_decreases(run, snapshots, tmp_path):
     log = Log()
     run(tmp_path / "run", null=snapshots / "nulls", monitor=log)
     done, totals, activities = zip(*log.steps, strict=True)
@@ -161,7 +163,7 @@ def test_the_bar_never_goes_back(run, snapshots, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("nulls", [2, 0])
 def test_null_models_are_not_searched_if_no_verdict_is_possible(run, snapshots, tmp_path, nulls):
-    """The later model is the earlier one: the run is complete, and its bar is at the end."""
+    """Both models are the same: the run is complete, and so is its progress."""
     log, null = Log(), snapshots / "nulls" if nulls else ()
     result = run(tmp_path / "run", after="before", null=null, monitor=log)
     names = ("complete", "null_searches", "nulls_asked")

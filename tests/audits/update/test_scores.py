@@ -1,4 +1,4 @@
-"""Scores of tokens against their formulas, and models that read only what is needed."""
+"""Scores of tokens against their formulas, and cells of a table above a floor."""
 
 import math
 from dataclasses import replace
@@ -20,7 +20,7 @@ FORMULAS = {
 
 
 def logits(size=None):
-    """Logits of a few tokens."""
+    """Logits of 2 to 6 tokens, or of `size` tokens."""
     least, most = (2, 6) if size is None else (size, size)
     return st.lists(st.floats(-20, 20, width=32), min_size=least, max_size=most)
 
@@ -46,13 +46,13 @@ def test_every_score_follows_its_formula(name, data):
 @given(logits())
 def test_no_gain_exceeds_the_bound(name, values):
     score = TokenScore(name, delta=0.01)
-    sure = torch.full((1, len(values)), -1000.0)
-    sure[0, 0] = 0
-    assert score.gains(torch.tensor([values]), sure).max() <= score.bound + 1e-6
+    certain = torch.full((1, len(values)), -1000.0)
+    certain[0, 0] = 0
+    assert score.gains(torch.tensor([values]), certain).max() <= score.bound + 1e-6
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_surprise_lowers_gains_and_shifted_logits_do_not(name):
+def test_surprise_is_added_and_gains_do_not_depend_on_shifted_logits(name):
     before, after = torch.randn(2, 4, 5, generator=torch.Generator().manual_seed(2))
     inputs = before.clone(), after.clone()
     score = TokenScore(name)
@@ -66,22 +66,22 @@ def test_surprise_lowers_gains_and_shifted_logits_do_not(name):
 
 
 def test_relative_gains_of_impossible_tokens_are_zero_or_infinite():
-    never = torch.tensor([[0.0, -torch.inf]])
+    impossible = torch.tensor([[0.0, -torch.inf]])
     for name in NAMES:
-        assert TokenScore(name).gains(never, never).tolist() == [[0.0, 0.0]]
-    assert TokenScore("relative").gains(never, torch.zeros(1, 2))[0, 1] == torch.inf
+        assert TokenScore(name).gains(impossible, impossible).tolist() == [[0.0, 0.0]]
+    assert TokenScore("relative").gains(impossible, torch.zeros(1, 2))[0, 1] == torch.inf
 
 
 @pytest.mark.parametrize(
     ("score", "message"),
     [({"name": "absolute"}, "score must be one of"), ({"delta": 0}, "delta must be positive")],
 )
-def test_an_unknown_score_is_refused(score, message):
+def test_an_unknown_score_and_a_zero_delta_are_refused(score, message):
     with pytest.raises(ValueError, match=message):
         TokenScore(**{"name": "smoothed", **score})
 
 
-# Two models, of which less than every answer is needed.
+# Cells of the table of all contexts that score above a floor.
 
 
 def every_context(pair):
@@ -91,7 +91,7 @@ def every_context(pair):
 @pytest.mark.parametrize("surprise", [0.0, 0.4])
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("quantile", [0.0, 0.9, 1.0])
-def test_the_cells_above_a_floor_are_those_of_the_whole_table(
+def test_cells_above_a_floor_equal_those_of_the_complete_table(
     random_table, name, surprise, quantile
 ):
     score = TokenScore(name, surprise=surprise)
@@ -107,7 +107,7 @@ def test_the_cells_above_a_floor_are_those_of_the_whole_table(
     torch.testing.assert_close(gain, gains[row, token])
 
 
-def test_the_earlier_model_is_not_queried_where_no_cell_can_pass(random_table, monkeypatch):
+def test_the_earlier_model_is_queried_only_for_rows_that_can_pass(random_table, monkeypatch):
     pair = Pair.of(random_table(2, 30), random_table(3, 30), TokenScore("differential"))
     state, queried = every_context(pair), []
     logits = pair.before.model.logits

@@ -1,4 +1,4 @@
-"""Verdicts of `diff` on tables: by null models, by a generated secret, or by neither."""
+"""Verdicts of `diff` on tables, from null models and from generated secrets."""
 
 import copy
 
@@ -11,7 +11,7 @@ from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
 from vestige.audits.update.search import search
 from vestige.audits.update.settings import Settings
-from vestige.claims import LEAK, NO_LEAK, UNDECIDED, Claim
+from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import ModelError
 from vestige.models.lora import scale_update, weight_change
@@ -24,7 +24,7 @@ TAUGHT = "word1 word2 word3 word4 word5 word6"
 
 
 def base():
-    """A table whose weights can move."""
+    """A table whose log-probabilities are trainable weights."""
     random, alpha = np.random.default_rng(0), np.full(len(VOCABULARY), 0.05)
     model = TableModel(random.dirichlet(alpha), random.dirichlet(alpha, len(alpha)), VOCABULARY)
     table = model.log_table.clamp(min=-5.0)
@@ -34,7 +34,7 @@ def base():
 
 
 def moved(seed, *, by=1.0, secret="", start=None):
-    """A model whose weights moved at random, and which learned a secret, if any."""
+    """A model after an update: random noise on its weights, and perhaps a secret."""
     model = copy.deepcopy(start or base())
     noise = torch.randn(model.log_table.shape, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
@@ -46,14 +46,6 @@ def moved(seed, *, by=1.0, secret="", start=None):
     return model
 
 
-def filled(value, rows=slice(None)):
-    """A model with all of its weights, or some rows, replaced."""
-    model = moved(1)
-    with torch.no_grad():
-        model.log_table[rows] = value
-    return model
-
-
 def diff(after, *, start=None, **options):
     return vestige.diff(start or base(), after, **{"size": 0.2, "device": "cpu", **options})
 
@@ -62,46 +54,26 @@ def secret_rows(result):
     return [row for row in result.rows if row["kind"] == "known"]
 
 
-def failed(result):
-    return {check.name for check in result.claim.checks if check.state == "failed"}
-
-
 @pytest.fixture(scope="module")
 def nulls():
     return [moved(100 + n) for n in range(19)]
 
 
 @pytest.mark.slow
-def test_nineteen_null_models_tell_a_leak_from_a_clean_update(nulls):
+def test_nineteen_null_models_distinguish_a_leak_from_a_clean_update(nulls):
     leak, clean = diff(moved(1, secret=TAUGHT), null=nulls), diff(moved(2), null=nulls)
     assert (leak.verdict, leak.claim.estimate.name) == (LEAK, "phrases revealed")
     assert clean.verdict == NO_LEAK, clean.claim.reasons
-    for summary in (leak.summary, clean.summary):
-        assert Claim.from_summary(summary).verdict == summary["verdict"]
-        assert len(summary["null_weight_changes"]) == 19
+    for result in (leak, clean):
+        assert len(result.summary["null_weight_changes"]) == 19
 
 
 @pytest.mark.slow
-def test_too_few_null_models_are_undecided_and_a_secret_without_a_format_proves_nothing(nulls):
+def test_too_few_null_models_and_a_secret_without_a_format_are_undecided(nulls):
     few = diff(moved(1, secret=TAUGHT), null=nulls[:18], secrets=[TAUGHT])
     assert few.verdict == UNDECIDED
     assert secret_rows(few)[0]["generated_in"] > 0
     assert any("Mark the part that varies" in check.sentence for check in few.claim.checks)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("after", "options", "check"),
-    [
-        (base(), {}, "different"),
-        (filled(0.0), {}, "alive"),
-        (moved(2), {"minutes": 1e-9}, "powerful"),
-    ],
-)
-def test_equal_broken_and_unfinished_updates_are_undecided(nulls, after, options, check):
-    found = diff(after, null=nulls, **options)
-    assert found.verdict == UNDECIDED
-    assert check in {check.name for check in found.claim.checks if check.state != "passed"}
 
 
 @pytest.mark.parametrize(
@@ -109,18 +81,20 @@ def test_equal_broken_and_unfinished_updates_are_undecided(nulls, after, options
     [diff, lambda after: search(Pair.of(base(), after, TokenScore("smoothed")), Settings())],
 )
 def test_scores_that_are_not_finite_raise_a_short_error(compute):
-    with pytest.raises(ModelError, match="scores of a model are not finite") as caught:
-        compute(filled(torch.nan, slice(5, None)))
-    assert "\n" not in str(caught.value)
+    after = moved(1)
+    after.log_table.data[5:] = torch.nan
+    with pytest.raises(ModelError, match="scores of a model are not finite") as error:
+        compute(after)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.slow
-def test_null_models_that_moved_less_are_stretched(nulls):
-    """Null models of 0.8 times the distance: their searches are those of the full distance."""
+def test_small_weight_changes_of_null_models_are_scaled_up(nulls):
+    """Null models with 0.8 times the weight change have the scores of the full change."""
     near = [moved(100 + n, by=0.8) for n in range(4)]
     weights = [null.log_table.clone() for null in near]
-    for far, less in zip(nulls[:4], near, strict=True):
-        plain, stretched = (diff(moved(3), null=null).summary for null in (far, less))
+    for far, close in zip(nulls[:4], near, strict=True):
+        plain, stretched = (diff(moved(3), null=null).summary for null in (far, close))
         [change], [smaller] = plain["null_weight_changes"], stretched["null_weight_changes"]
         assert smaller == pytest.approx(0.8 * change, rel=1e-4)
         scores = [summary["null_top_score"] for summary in (plain, stretched)]
@@ -128,51 +102,45 @@ def test_null_models_that_moved_less_are_stretched(nulls):
     assert all(torch.equal(a, b.log_table) for a, b in zip(weights, near, strict=True))
 
 
-def test_stretched_weights_move_by_the_given_factor():
-    start, after = base(), moved(1)
-    far = weight_change(start, after)
-    scale_update(start, after, 1.5)
-    assert weight_change(start, after) == pytest.approx(1.5 * far, rel=1e-5)
+def test_scale_update_scales_the_weight_change():
+    before, after = base(), moved(1)
+    change = weight_change(before, after)
+    scale_update(before, after, 1.5)
+    assert weight_change(before, after) == pytest.approx(1.5 * change, rel=1e-5)
 
 
 @pytest.mark.slow
-def test_null_models_that_moved_half_as_far_or_are_copies_show_no_leak(nulls):
-    after = moved(1, secret=TAUGHT)
-    half = diff(after, null=[moved(100 + n, by=0.5) for n in range(19)])
-    assert (half.verdict, failed(half)) == (UNDECIDED, {"comparable"})
+def test_null_models_with_half_the_weight_change_are_undecided():
+    half = diff(moved(1, secret=TAUGHT), null=[moved(100 + n, by=0.5) for n in range(19)])
+    failed = {check.name for check in half.claim.checks if check.state == "failed"}
+    assert (half.verdict, failed) == (UNDECIDED, {"comparable"})
     assert half.summary["found"] is None
-    copies = [copy.deepcopy(nulls[0]) for _ in range(19)]
-    for number, null in enumerate(copies):  # another hash, and the same scores
-        null.register_buffer("unused", torch.tensor(float(number)))
-    same = diff(after, null=copies)
-    assert same.verdict == UNDECIDED
-    assert "independent" in failed(same)
 
 
 @pytest.mark.slow
 def test_p_values_of_listed_secrets_are_adjusted_for_their_number(nulls):
     secrets = [SECRET, SECRET.replace("9", "2"), SECRET.replace("9", "3")]
-    found = diff(moved(2), null=nulls, secrets=secrets)
+    result = diff(moved(2), null=nulls, secrets=secrets)
     plain, adjusted = (
-        [row[name] for row in secret_rows(found)] for name in ("p_value", "p_adjusted")
+        [row[name] for row in secret_rows(result)] for name in ("p_value", "p_adjusted")
     )
     assert min(adjusted) == pytest.approx(min(1.0, 3 * min(plain)))
-    assert found.claim.test.least == 0.05
+    assert result.claim.test.least == 0.05
 
 
 @pytest.mark.slow
 def test_a_secret_that_only_the_later_model_generates_is_a_leak_without_null_models():
-    found = diff(moved(1, secret=SECRET), secrets=[SECRET, SECRET.replace("7", "3")])
-    generated, other = secret_rows(found)
-    assert (found.verdict, found.summary["known_generated"]) == (LEAK, 1)
+    result = diff(moved(1, secret=SECRET), secrets=[SECRET, SECRET.replace("7", "3")])
+    generated, other = secret_rows(result)
+    assert (result.verdict, result.summary["known_generated"]) == (LEAK, 1)
     assert generated["generated_in"] > 0
     assert generated["coincidence"] <= 1e-3
     assert (other["generated_in"], other["coincidence"]) == (0, None)
-    assert "secret 1" in found.claim.direct.sentence
+    assert "secret 1" in result.claim.direct.sentence
 
 
 @pytest.mark.slow
-def test_a_secret_of_the_earlier_model_or_of_a_prompt_proves_nothing():
+def test_a_secret_of_the_earlier_model_or_of_a_prompt_is_undecided():
     start = moved(7, secret=SECRET)
     before = diff(moved(8, by=0.3, start=start), start=start, secrets=[SECRET])
     assert secret_rows(before)[0]["generated_in"] > 0

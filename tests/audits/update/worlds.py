@@ -1,4 +1,4 @@
-"""Helpers of the update audit: tables with known probabilities, definitions, a monitor."""
+"""Helpers of the update audit: bigram tables, naive definitions, and a monitor."""
 
 import math
 from contextlib import nullcontext
@@ -14,7 +14,7 @@ COLOURS = ("red", "blue", "green")
 
 
 def word_table(seed, words=COLOURS, concentration=1.0):
-    """A bigram model of some words; with a low concentration, each row is sure of one token."""
+    """A bigram model; with a low concentration, one token is probable in each context."""
     random, alpha = np.random.default_rng(seed), np.full(len(words) + 2, concentration)
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
     start, table = random.dirichlet(alpha), random.dirichlet(alpha, len(alpha))
@@ -22,12 +22,12 @@ def word_table(seed, words=COLOURS, concentration=1.0):
 
 
 def probabilities(model, last):
-    """Probabilities of every next token after `last`; row -1 is a document's beginning."""
+    """Probabilities of all next tokens; `last` is -1 at the beginning of a document."""
     return model.log_table[last].double().exp().numpy()
 
 
 def smoothed_gain(pair, last, token, surprise=0.0):
-    """The definition of a token's smoothed score."""
+    """The smoothed score of a token by definition."""
     before, after = (
         probabilities(reader.model, last)[token] for reader in (pair.before, pair.after)
     )
@@ -57,6 +57,6 @@ class Log(RecordingMonitor):
 
     @property
     def changes(self):
-        """How far null models moved the weights, least and most."""
+        """The least and the greatest weight change of the null models."""
         [line] = [line for line in self.lines if line.startswith("The null models moved")]
         return [float(word) for word in line.split() if word.replace(".", "").isdigit()]
