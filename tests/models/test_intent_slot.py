@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.conftest import INTENT_SLOT, SAID, intent_slot_model, word_piece
+from tests.models.conftest import INTENT_SLOT, UTTERANCES, intent_slot_model, word_piece
 from vestige.data.utterances import IGNORED, Labels, Utterance, Utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
@@ -152,7 +152,7 @@ def folder(request, encoders):
 
 @pytest.fixture
 def encoder(folder):
-    return new_encoder(folder, *Labels.of(SAID), seed=0)
+    return new_encoder(folder, *Labels.of(UTTERANCES), seed=0)
 
 
 @torch.no_grad()
@@ -162,7 +162,7 @@ def test_an_encoder_reads_what_transformers_reads(encoder, folder):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     network = AutoModel.from_pretrained(folder).eval()
     hidden = network(**tokenizer("how is lima now", return_tensors="pt")).last_hidden_state
-    tokens, _, _ = encoder.encode(SAID.take([10])).rows(np.arange(1))
+    tokens, _, _ = encoder.encode(UTTERANCES.take([10])).rows(np.arange(1))
     intents, tags = encoder.scores(encoder.embed(torch.from_numpy(tokens)))
     torch.testing.assert_close(intents, encoder.intent_head(hidden[:, 0]))
     torch.testing.assert_close(tags, encoder.tag_head(hidden[:, 1:-1]))
@@ -211,14 +211,19 @@ def test_a_loss_counts_the_words_and_not_their_pieces(encoder):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("error")
 def test_training_reaches_the_right_answers(encoders, tmp_path):
-    model = new_encoder(encoders["roberta"], *Labels.of(SAID), seed=0)
+    model = new_encoder(encoders["roberta"], *Labels.of(UTTERANCES), seed=0)
     config = TrainingConfig(seed=0, epochs=25, batch_size=4, learning_rate=5e-3)
-    learn(model, UtteranceTask(model.encode(SAID), SAID), config=config, directory=tmp_path / "run")
-    scores = evaluate_utterances(model, SAID)
+    learn(
+        model,
+        UtteranceTask(model.encode(UTTERANCES), UTTERANCES),
+        config=config,
+        directory=tmp_path / "run",
+    )
+    scores = evaluate_utterances(model, UTTERANCES)
     assert scores.exact_match == 1
     assert scores.slot_f1 == 1
     again = load_intent_slot(tmp_path / "run", device="cpu")
-    assert evaluate_utterances(again, SAID) == scores
+    assert evaluate_utterances(again, UTTERANCES) == scores
     assert not again.training
 
 
@@ -233,7 +238,7 @@ def test_the_seed_decides_the_heads(folder):
 def test_longer_utterances_than_the_encoder_reads_are_refused(encoder):
     utterance = Utterance(("york",) * 13, ("O",) * 13, "Fly")
     with pytest.raises(DataError, match=r"utterance 2 has .* pieces; the encoder reads at most"):
-        encoder.encode(Utterances.of([next(iter(SAID)), utterance]))
+        encoder.encode(Utterances.of([next(iter(UTTERANCES)), utterance]))
     longest = torch.full((1, encoder.longest), 6)
     encoder.predict(longest)
     with pytest.raises(ValueError, match="at most"):
@@ -262,8 +267,8 @@ def test_other_kinds_of_encoders_can_be_asked(tmp_path):
     for name, network in (("d", DistilBertModel(distil)), ("m", ModernBertModel(modern))):
         network.save_pretrained(tmp_path / name)
         tokenizer.save_pretrained(tmp_path / name)
-        model = new_encoder(tmp_path / name, *Labels.of(SAID), seed=0)
-        data = model.encode(SAID.take([0]))
+        model = new_encoder(tmp_path / name, *Labels.of(UTTERANCES), seed=0)
+        data = model.encode(UTTERANCES.take([0]))
         tokens, tags, intents = (torch.from_numpy(part) for part in data.rows(np.arange(1)))
         vectors = model.embed(tokens).detach().requires_grad_()
         model.losses(vectors, intents, tags).joint.sum().backward()

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from tests.damage import damaged, refusal
 from tests.models.conftest import (
     TARGETS,
-    describe,
+    edit_json,
     intent_slot_model,
     reseal,
     translator,
@@ -45,7 +45,7 @@ def cut(name, by=10):
 
 def told(name, **changes):
     """A breakage: a JSON file with other fields."""
-    return lambda folder: describe(folder / name, **changes)
+    return lambda folder: edit_json(folder / name, **changes)
 
 
 def sealed(**changes):
@@ -182,12 +182,12 @@ ADAPTER = {
     "another rank": (told(CONFIG, r=3), "does not fit its base"),
     "another architecture": (told(CONFIG, target_modules=["nowhere"]), "does not fit its base"),
     "description cut short": (cut(CONFIG), "is not JSON"),
-    "of an unknown kind": (told(CONFIG, peft_type="MAGIC"), "does not describe an adapter"),
+    "of an unknown kind": (told(CONFIG, peft_type="MAGIC"), "does not edit_json an adapter"),
     "a prompt": (told(CONFIG, peft_type="PROMPT_TUNING"), "adapter"),
     "no base named": (told(CONFIG, base_model_name_or_path=None), "names no base"),
     "base gone": (told(CONFIG, base_model_name_or_path="/nowhere/at/all"), "not at /nowhere"),
     "its own base": (
-        lambda d: describe(d / CONFIG, base_model_name_or_path=str(d)),
+        lambda d: edit_json(d / CONFIG, base_model_name_or_path=str(d)),
         "is an adapter, not a whole model",
     ),
     **{
@@ -319,7 +319,7 @@ HUGE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
-def test_every_field_of_a_description_is_checked(name, copied, little_memory):
+def test_every_field_of_a_description_is_checked(name, copied, memory_limit):
     file, messages = copied(name) / "model.json", []
     for what, content in damaged(json.loads(file.read_text())):
         file.write_text(json.dumps(content))
@@ -330,7 +330,7 @@ def test_every_field_of_a_description_is_checked(name, copied, little_memory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
-def test_a_size_that_the_weights_do_not_fill_is_refused(name, copied, little_memory):
+def test_a_size_that_the_weights_do_not_fill_is_refused(name, copied, memory_limit):
     folder = copied(name)
     config = json.loads((folder / "model.json").read_text())["config"]
     sizes = [

@@ -50,19 +50,11 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 
-INDEX = "model.safetensors.index.json"
-
 
 @pytest.fixture
 def saved(shared, tmp_path):
     save_model(shared["lstm"], tmp_path / "lstm")
     return tmp_path / "lstm"
-
-
-@pytest.fixture
-def folder(folders, tmp_path):
-    """A copy of another's model, to change."""
-    return Path(shutil.copytree(folders["gpt2"], tmp_path / "gpt2"))
 
 
 def ask(model):
@@ -229,19 +221,6 @@ def test_our_own_models_load_without_transformers(saved):
         "assert not {'transformers', 'peft', 'datasets'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
-
-
-def shard(folder, *names):
-    """Part the weights into files of these names, whatever they are."""
-    file = folder / "model.safetensors"
-    weights = load_file(file)
-    parts = {name: sorted(weights)[n :: len(names)] for n, name in enumerate(names)}
-    for name, keys in parts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        save_file({key: weights[key] for key in keys}, folder / name, metadata={"format": "pt"})
-    named = {key: name for name, keys in parts.items() for key in keys}
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": named}))
-    file.unlink()
 
 
 def test_shards_are_loaded_and_hashed_and_a_stray_file_is_neither(folder):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.test_hugging_face import spread
+from tests.models.test_hugging_face import dispatch
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
 from vestige.data.subwords import SubwordVocabulary
@@ -81,7 +81,7 @@ def test_devices_change_nothing(place, folders, name):
     )
     if name == "whole":
         parted = opened(model)
-        spread(parted.target.network)
+        dispatch(parted.target.network)
         result = statistics(parted)["target"]
         assert result.ranks.tolist() == expected.ranks.tolist()
         np.testing.assert_allclose(result.log_probs, expected.log_probs, atol=1e-6)
