@@ -23,6 +23,7 @@ from tests.models.conftest import (
     TARGETS,
     TRANSLATORS,
     intent_slot_model,
+    shard,
     translator,
 )
 from tests.models.test_intent_slot import KINDS
