@@ -39,6 +39,7 @@ TRANSLATORS = ("lstm+attention", "lstm", "gru+attention", "gru")
 DECODERS = tuple(f"decoder {kind}" for kind in TRANSLATORS)
 """Translators with a source: they are language models, too."""
 
+SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
 INDEX = "model.safetensors.index.json"
 
 CITIES = ("york", "paris", "toledo", "lisbon", "lima", "cairo")
@@ -112,27 +113,12 @@ def folders(subwords, tmp_path_factory):
     """Model folders that transformers wrote."""
     from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-    ends = {"bos_token_id": subwords.eos_id, "eos_token_id": subwords.eos_id}
-    gpt2 = GPT2Config(
-        vocab_size=len(subwords) + 8,  # padded, as real ones are
-        n_positions=12,
-        n_embd=16,
-        n_layer=2,
-        n_head=2,
-        initializer_range=0.3,
-        **ends,
-    )
-    llama = LlamaConfig(
-        vocab_size=len(subwords),
-        hidden_size=16,
-        intermediate_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-        **ends,
-    )
+    common = {"bos_token_id": subwords.eos_id, "eos_token_id": subwords.eos_id}
+    common["initializer_range"] = 0.3
+    sizes = {"n_positions": 12, "n_embd": 16, "n_layer": 2, "n_head": 2}
+    gpt2 = GPT2Config(vocab_size=len(subwords) + 8, **sizes, **common)  # padded, as real ones are
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64}
+    llama = LlamaConfig(vocab_size=len(subwords), **SIZES, **heads, **common)
     directory = tmp_path_factory.mktemp("hugging_face")
     torch.manual_seed(0)
     for name, network in (("gpt2", GPT2LMHeadModel(gpt2)), ("llama", LlamaForCausalLM(llama))):
@@ -163,22 +149,19 @@ def shared(words, folders):
     recurrent = {"embedding_size": 8, "hidden_size": 12, "dropout_in": 0.5, "dropout_out": 0.5}
     lstm, gru = (kind(initial_range=0.5, **recurrent) for kind in (LSTMConfig, GRUConfig))
     tied = LSTMConfig(layers=1, embedding_size=8, hidden_size=8, tied=True, initial_range=0.5)
-    blocks = TransformerConfig(
-        layers=2, heads=2, hidden_size=8, feed_forward=16, max_length=12, dropout=0.5
-    )
+    sizes = {"layers": 2, "heads": 2, "hidden_size": 8, "feed_forward": 16, "max_length": 12}
+    transformer = TransformerConfig(**sizes, dropout=0.5)
+    rows = torch.rand(21, 20, generator=torch.Generator().manual_seed(7)).softmax(-1)
     build = {
         "lstm": lambda: LSTMLanguageModel(words, lstm),
         "tied lstm": lambda: LSTMLanguageModel(words, tied),
         "gru": lambda: GRULanguageModel(words, gru),
-        "transformer": lambda: CausalTransformer(words, blocks),
-        "table": lambda: TableModel(
-            torch.rand(20).softmax(-1), torch.rand(20, 20).softmax(-1), words
-        ),
+        "transformer": lambda: CausalTransformer(words, transformer),
+        "table": lambda: TableModel(rows[0], rows[1:], words),
         **{name: lambda name=name: load(folders[name]) for name in HUGGING_FACE},
         **{f"{name} adapter": lambda name=name: adapter(name) for name in HUGGING_FACE},
-        **{f"decoder {kind}": lambda kind=kind: translator(kind).given("s1 s2")
-           for kind in TRANSLATORS},
-    }  # fmt: skip
+        **{name: lambda name=name: translator(name[8:]).given("s1 s2") for name in DECODERS},
+    }
 
     class Models(dict):
         def __missing__(self, name):
@@ -205,9 +188,8 @@ def foreign(make, subwords):
         if name in make:
             return make[name]()
         torch.manual_seed(0)
-        sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2}
+        sizes = SIZES | {"vocab_size": len(subwords), "initializer_range": 0.3}
         sizes |= {"num_attention_heads": 2, "num_key_value_heads": 2, "sliding_window": 3}
-        sizes |= {"vocab_size": len(subwords), "initializer_range": 0.3}
         if name == "mistral":
             network = MistralForCausalLM(MistralConfig(**sizes))
         else:
@@ -223,14 +205,8 @@ def encoders(tmp_path_factory):
     """Folders of masked language models with their tokenizers."""
     from transformers import BertConfig, BertForMaskedLM, RobertaConfig, RobertaForMaskedLM
 
-    sizes = {
-        "hidden_size": 16,
-        "intermediate_size": 24,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "max_position_embeddings": 14,
-        "initializer_range": 0.2,
-    }
+    sizes = SIZES | {"num_attention_heads": 2, "max_position_embeddings": 14}
+    sizes["initializer_range"] = 0.2
     pieces = {"bert": word_piece(), "roberta": byte_level()}
     bert = BertConfig(vocab_size=len(pieces["bert"]) + 3, **sizes)
     roberta = RobertaConfig(vocab_size=len(pieces["roberta"]), pad_token_id=1, **sizes)

@@ -83,14 +83,13 @@ class Served:
     def __init__(self, model, **lacks):
         self.model, self.asked, self.keys = model, [], set()
         parts = ("completions", "chat", "echo", "several", "empty", "log_probs")
-        self.has = {**dict.fromkeys(parts, True), "most": 20, "delay": 0.0, **lacks}
+        self.has = {**dict.fromkeys(parts, True), "most": 20, **lacks}
         self.lock = threading.Lock()
 
     def answer(self, path, body):
         """Status and content."""
         with self.lock:
             self.asked.append(body)
-        time.sleep(self.has["delay"])
         chat = path.endswith("/chat/completions")
         if not self.has["chat" if chat else "completions"]:
             return 404, {"error": {"message": "no such path"}}
@@ -106,9 +105,7 @@ class Served:
         if refused:
             return 400, {"error": {"message": "not so: " + repr(prompts)}}
         with self.lock:
-            choices = [
-                self.choice(n, prompt, body, shown, chat) for n, prompt in enumerate(prompts)
-            ]
+            choices = [self.choice(n, text, body, shown, chat) for n, text in enumerate(prompts)]
         tokens = sum(len(self.model.vocabulary.encode(prompt)) + 1 for prompt in prompts)
         usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
         return 200, {"id": "1", "model": body["model"], "choices": choices, "usage": usage}
@@ -148,9 +145,8 @@ class Served:
     def log_probs(self, ids):
         """(t + 1, v) log-probabilities: of each token and of the next one."""
         read = torch.tensor([[self.model.first_token, *ids]])
-        return torch.log_softmax(self.model(read)[0][0].float(), -1)[
-            :, : len(self.model.vocabulary)
-        ]
+        logits = self.model(read)[0][0].float()
+        return torch.log_softmax(logits, -1)[:, : len(self.model.vocabulary)]
 
     def piece(self, token):
         text = self.model.vocabulary.piece(token)

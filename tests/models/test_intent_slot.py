@@ -121,7 +121,6 @@ def test_letters_of_a_word_change_its_vector_up_to_a_longest_length(words):
         ({"intents": ()}, "intents must be at least one"),
         ({"tags": ("O", "O")}, "tags must be at least one and all different"),
         ({"hidden_size": 0}, "hidden_size"),
-        ({"embedding_size": 0}, "embedding_size"),
         ({"char_filters": -1}, "char_filters"),
         ({"input_dropout": 1.0}, "input_dropout"),
     ],

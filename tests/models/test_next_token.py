@@ -13,6 +13,7 @@ from vestige.models.recurrent_network import (
     LSTMConfig,
     LSTMLanguageModel,
 )
+from vestige.models.seq2seq import Seq2SeqConfig
 from vestige.models.table import TableModel
 from vestige.models.transformer import TransformerConfig
 
@@ -189,14 +190,6 @@ def test_recurrent_networks_start_from_small_weights_and_can_tie_their_head(word
     assert tied.head.weight is tied.embedding.weight
 
 
-def test_a_later_token_does_not_change_an_earlier_answer(shared):
-    changed = TOKENS.clone()
-    changed[:, 5] = (TOKENS[:, 5] + 1) % 20
-    before, after = shared["transformer"](TOKENS)[0], shared["transformer"](changed)[0]
-    torch.testing.assert_close(before[:, :5], after[:, :5])
-    assert not torch.allclose(before[:, 5:], after[:, 5:])
-
-
 @pytest.mark.parametrize(
     ("config", "changes", "message"),
     [
@@ -206,6 +199,10 @@ def test_a_later_token_does_not_change_an_earlier_answer(shared):
         (TransformerConfig(), {"heads": 5}, "multiple of heads, got 192 and 5"),
         (TransformerConfig(), {"dropout": -0.1}, "dropout must lie in"),
         (TransformerConfig(), {"max_length": 0}, "max_length must be a whole number"),
+        (Seq2SeqConfig(), {"cell": "rnn"}, "cell must be one of"),
+        (Seq2SeqConfig(), {"hidden_size": 0}, "hidden_size must be a whole number"),
+        (Seq2SeqConfig(), {"dropout_out": 1.0}, "dropout_out must lie in"),
+        (Seq2SeqConfig(), {"initial_range": -1}, "initial_range must be positive"),
     ],
 )
 def test_invalid_configurations_are_refused(config, changes, message):

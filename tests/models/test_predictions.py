@@ -17,7 +17,7 @@ from tests.models.conftest import (
 from tests.models.contexts import contexts_at
 from tests.models.narrowed import narrow
 from vestige.data.corpus import Corpus
-from vestige.data.encoded import encode, encode_pairs
+from vestige.data.encoded import encode_pairs
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied
 from vestige.models import predictions as module
@@ -166,12 +166,6 @@ def test_ranks_by_logits_equal_ranks_by_the_head(make, name):
     assert word_ranks(model, data).ranks.tolist() == expected
 
 
-def test_a_vocabulary_without_common_words_has_ranks():
-    model = TableModel([0.5, 0.5], [[0.5, 0.5]] * 2, WordVocabulary(("<eos>", "<unk>")))
-    data = encode(Corpus.from_texts(["who is this"]), model.vocabulary)
-    assert word_ranks(model, data).ranks.tolist() == [2, 2, 2]
-
-
 def pair_corpus(count=30):
     generator = np.random.default_rng(0)
 
@@ -269,7 +263,9 @@ def test_silenced_units_are_zeros_before_the_head(shared, name):
     before = word_ranks(model, data)
     random = random_maskings(width, [0.25, 0.75], orders=1, seed=3)[0]
     masks = np.concatenate([random, np.zeros((1, width), bool), np.ones((1, width), bool)])
-    ranks = silenced_ranks(model, data, positions, masks)
+    reports, progress = [], lambda *report: reports.append(report)
+    ranks = silenced_ranks(model, data, positions, masks, progress=progress)
+    assert reports == [(done, 4) for done in (1, 2, 3, 4)]
     for row, mask in enumerate(masks):
         expected = []
         for index in range(len(data)):
@@ -304,13 +300,6 @@ def test_random_masks_grow_within_an_order_and_differ_between_orders():
     assert (masks[:, 1:] >= masks[:, :-1]).all()
     assert len({mask.tobytes() for mask in masks[:, 1]}) == 4
     assert (masks == random_maskings(20, [0.1, 0.5, 0.9], orders=4, seed=0)).all()
-
-
-def test_silencing_reports_progress_by_mask(shared):
-    reports, masks = [], random_maskings(12, [0.5], orders=3, seed=0)[:, 0]
-    data, progress = random_texts([3]), lambda *report: reports.append(report)
-    silenced_ranks(shared["lstm"], data, [0, 1], masks, progress=progress)
-    assert reports == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_invalid_masks_and_models_without_a_hidden_layer_are_refused(shared):

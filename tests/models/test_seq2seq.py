@@ -1,14 +1,12 @@
 """Encoder-decoders equal their equations, and with a source they are language models."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from tests.models.conftest import SOURCES, TARGETS, TRANSLATORS, translator
 from tests.models.test_next_token import CLOSE, gru_step, lstm_step
 from vestige.models.protocols import TwoParts
-from vestige.models.seq2seq import Decoder, Seq2SeqConfig
+from vestige.models.seq2seq import Decoder
 
 
 @pytest.fixture(params=TRANSLATORS)
@@ -115,17 +113,3 @@ def test_several_sources_need_one_row_each(model):
         decoder.start(3)
     with pytest.raises(ValueError, match="a row for each of 3 sources, got 2"):
         decoder(random_ids(2, 2, len(TARGETS)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"cell": "rnn"}, "cell must be one of"),
-        ({"hidden_size": 0}, "hidden_size must be a whole number"),
-        ({"dropout_out": 1.0}, "dropout_out must lie in"),
-        ({"initial_range": -1}, "initial_range must be positive"),
-    ],
-)
-def test_invalid_configurations_are_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        replace(Seq2SeqConfig(), **changes)

@@ -38,12 +38,10 @@ class Failing:
         return answer(queries)
 
 
-def service(function, *, k=5, budget=None, known=None, cache=None, pauses=None, **policy):
+def service(function, *, k=5, budget=None, known=None, cache=None, sleep=[].append, **policy):
     """A model behind a function; pauses are recorded, not made."""
-    pauses = [] if pauses is None else pauses
-    options = {"budget": budget, "known": known, "cache": cache}
-    options = {name: value for name, value in options.items() if value is not None}
-    return ServiceModel(function, k=k, retry=RetryPolicy(**policy), sleep=pauses.append, **options)
+    options = {"budget": budget, "known": known, "cache": cache, "sleep": sleep}
+    return ServiceModel(function, k=k, retry=RetryPolicy(**policy), **options)
 
 
 def statistics(model, *names):
@@ -92,7 +90,7 @@ def test_retries_count_against_the_budget():
 
 def test_pauses_double_up_to_60_seconds():
     pauses = []
-    model = service(Failing(*range(8)), pauses=pauses, attempts=9)
+    model = service(Failing(*range(8)), sleep=pauses.append, attempts=9)
     assert model.likeliest(contexts(1)) == [tuple(WORDS)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
     assert statistics(model, "calls", "retries", "failures", "unanswered") == (9, 8, 8, 0)
@@ -208,19 +206,13 @@ class Hostile(list):
     [
         (None, "0 answers for 2"),
         ("the cat", "str instead of a list of answers"),
-        (b"the", "bytes instead of a list of answers"),
         (3, "int instead of a list of answers"),
         ({"a": 1, "b": 2}, "dict instead of a list of answers"),
         ((answer for answer in [["a"], ["b"]]), "generator instead of a list of answers"),
         ([["a"]], "1 answers for 2 contexts"),
         ([["a"]] * 3, "3 answers for 2 contexts"),
         (["the", "a"], "str instead of a list of words"),
-        ([{"a": 0.5}, {"b": 0.1}], "dict instead of a list of words"),
-        ([["a"], [1]], "int instead of a word"),
-        ([["a"], [None]], "NoneType instead of a word"),
-        ([["a"], [b"a"]], "bytes instead of a word"),
         ([["a"], [("a", 0.5)]], "tuple instead of a word"),
-        ([["a"], 7], "int instead of a list of words"),
         ([["a"], {"b"}], "set instead of a list of words"),
         ([["a"], [float("nan")]], "float instead of a word, for the answer to query 2"),
         (Hostile([["a"], ["b"]]), "a list that raises RuntimeError, for answers to queries 1 to 2"),

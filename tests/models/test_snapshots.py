@@ -55,12 +55,9 @@ def test_the_base_of_an_adapter_is_compared_and_a_whole_model_has_none(root, fol
     assert set(pair.models) == {"target", "base"}
     assert set(single.models) == {"target"}
     pair_statistics, single_statistics = statistics(pair), statistics(single)
-    np.testing.assert_allclose(
-        pair_statistics["base"].log_probs, single_statistics["target"].log_probs, atol=1e-6
-    )
-    assert (
-        np.abs(pair_statistics["target"].log_probs - pair_statistics["base"].log_probs).max() > 0.01
-    )
+    base, target = (pair_statistics[name].log_probs for name in ("base", "target"))
+    np.testing.assert_allclose(base, single_statistics["target"].log_probs, atol=1e-6)
+    assert np.abs(target - base).max() > 0.01
     assert pair.recorded["base"]["sha256"] == single.recorded["target"]["sha256"]
 
 
@@ -73,11 +70,8 @@ def test_texts_are_cut_to_the_longest_that_a_model_reads(folders):
 def test_statistics_do_not_depend_on_devices(root, folders, name):
     model = folders["llama"] if name == "whole" else root / "adapter"
     expected = statistics(snapshots_of(model))["target"]
-    assert np.allclose(
-        statistics(snapshots_of(model, "balanced"))["target"].log_probs,
-        expected.log_probs,
-        atol=1e-6,
-    )
+    balanced = statistics(snapshots_of(model, "balanced"))["target"]
+    assert np.allclose(balanced.log_probs, expected.log_probs, atol=1e-6)
     if name == "whole":
         distributed = snapshots_of(model)
         dispatch(distributed.target.network)

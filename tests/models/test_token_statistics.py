@@ -76,9 +76,8 @@ def test_first_tokens_equal_those_of_shorter_texts():
     statistics = token_statistics(MODEL, TEXTS, likeliest=4)
     cut = first_tokens(statistics, [4, 0], 3)
     assert_equal(cut, token_statistics(MODEL, [TEXTS[4][:3], TEXTS[0][:3]], likeliest=4), atol=1e-6)
-    assert_equal(
-        cut, joined([first_tokens(statistics, [4], 3), first_tokens(statistics, [0], 3)]), atol=0
-    )
+    each = [first_tokens(statistics, [text], 3) for text in (4, 0)]
+    assert_equal(cut, joined(each), atol=0)
 
 
 class Largest(TorchDispatchMode):
@@ -154,21 +153,12 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not sys.platform.startswith("linux"), reason="ru_maxrss is in kilobytes on Linux"
-)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures kilobytes of Linux")
 def test_many_texts_need_no_more_memory_than_one():
     """Keeping columns of each text fragmented the heap, which grew by gigabytes."""
-    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.run(
-        [sys.executable, "-c", MEMORY],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        env=os.environ | path,
-    )
-    assert int(process.stdout) < 400 * 1024
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    options = {"cwd": Path(__file__).parents[2], "env": environment}
+    assert int(subprocess.check_output([sys.executable, "-c", MEMORY], **options)) < 400 * 1024
 
 
 def test_a_missing_cache_folder_is_created_and_the_default_is_temporary(tmp_path):
@@ -181,22 +171,17 @@ def test_a_missing_cache_folder_is_created_and_the_default_is_temporary(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("content", "reusable"),
-    [
-        ("dataset_info.json", False),
-        ("0123456789abcdeg", False),
-        ("data", False),
-        ("0123456789abcdef", True),
-        ("0123456789abcdef.sqlite-wal", True),
-        (".DS_Store", True),
-    ],
+    "content", ["0123456789abcdef", "0123456789abcdef.sqlite-wal", ".DS_Store"]
 )
-def test_a_cache_folder_is_reused_and_other_folders_are_refused(tmp_path, content, reusable):
+def test_a_cache_folder_is_reused(tmp_path, content):
     (tmp_path / content).mkdir()
-    if reusable:
-        with cached_outputs(tmp_path, SILENT) as outputs:
-            assert outputs.folder == tmp_path
-        return
+    with cached_outputs(tmp_path, SILENT) as outputs:
+        assert outputs.folder == tmp_path
+
+
+@pytest.mark.parametrize("content", ["dataset_info.json", "0123456789abcdeg", "data"])
+def test_folders_with_other_content_are_refused_as_a_cache(tmp_path, content):
+    (tmp_path / content).mkdir()
     message = f"{tmp_path} holds {content}"
     with pytest.raises(RunError, match=message) as caught, cached_outputs(tmp_path, SILENT):
         pass
