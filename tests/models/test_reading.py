@@ -102,16 +102,6 @@ def test_a_long_text_is_read_in_windows_that_continue_the_state(make, lstm, size
     assert max(sizes) <= 64
 
 
-@pytest.mark.parametrize("name", ["lstm", "transformer", "table"])
-def test_each_wanted_token_is_returned_once(shared, name):
-    data = random_texts([9, 0, 30, 5])
-    spans = list(read(shared[name], data, [30, 4, 7, 7, 45], batch_tokens=6))
-    assert sorted(np.concatenate([span.positions for span in spans])) == [4, 7, 30, 45]
-    for span in spans:
-        assert span.targets.tolist() == data.tokens[span.positions].tolist()
-        assert len(span.hidden) == len(span.positions)
-
-
 def test_a_text_longer_than_a_batch_is_cut_if_the_model_has_no_limit(make):
     model, data = make["llama"](), random_texts([9])
     model.longest = None

@@ -125,15 +125,13 @@ def test_a_translator_can_have_two_subword_vocabularies(tmp_path):
     assert again.vocabulary.fingerprint() == english.fingerprint()
 
 
-@pytest.mark.parametrize("name", ["lstm", "gpt2", "bert"])
-def test_the_fingerprint_changes_with_the_weights(make, new_bert, tmp_path, name):
-    model = copy.deepcopy(new_bert) if name == "bert" else make[name]()
+def test_the_fingerprint_of_an_encoder_covers_its_heads(new_bert, tmp_path):
+    model = copy.deepcopy(new_bert)
     for folder in ("a", "b"):
         save_model(model, tmp_path / folder)
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
     with torch.no_grad():
-        last = model.tag_head.bias if name == "bert" else next(model.parameters())
-        last.view(-1)[0] += 1
+        model.tag_head.bias[0] += 1
     save_model(model, tmp_path / "b")
     assert fingerprint(tmp_path / "a") != fingerprint(tmp_path / "b")
 
