@@ -139,8 +139,9 @@ def test_ranks_of_some_positions_equal_those_among_all(shared, name):
     all_ranks = measure(model, data, [rank])["ranks"]
     assert len(all_ranks) == len(data.tokens) == len(word_ranks(model, data).ranks) + 4  # ends
     some = [22, 5, 5, 33, 0]
-    for positions in (some, np.array(some, np.int32)):
-        assert word_ranks(model, data, positions).ranks.tolist() == all_ranks[some].tolist()
+    for positions, batch_tokens in ((some, 8192), (np.array(some, np.int32), 6)):
+        words = word_ranks(model, data, positions, batch_tokens=batch_tokens)
+        assert words.ranks.tolist() == all_ranks[some].tolist()
     mask = np.isin(np.arange(len(data.tokens)), some)
     assert word_ranks(model, data, mask).ranks.tolist() == all_ranks[mask].tolist()
     assert len(word_ranks(model, data, []).ranks) == 0
