@@ -1,4 +1,4 @@
-"""No combination of checks gives a verdict that it does not support, and none can be left out."""
+"""A claim has the verdict that its test and checks support, and needs all required checks."""
 
 import json
 from itertools import product
@@ -8,7 +8,8 @@ import pytest
 from vestige.claims import LEAK, NO_LEAK, REQUIRED, UNDECIDED, Check, Claim, Direct, Test
 
 STATES = ("passed", "failed", "could not run")
-ONE_WAY = ("read", "powerful")
+NO_LEAK_ONLY = ("read", "powerful")
+"""Checks that a leak does not need."""
 TESTS = (
     None,
     Test(0.001, 0.001, 0.05, "x"),
@@ -19,17 +20,24 @@ TESTS = (
 
 def checks(verb, states):
     return tuple(
-        Check(name, state, f"{name} {state}.", (NO_LEAK,) if name in ONE_WAY else (LEAK, NO_LEAK))
+        Check(
+            name,
+            state,
+            f"{name} {state}.",
+            (NO_LEAK,) if name in NO_LEAK_ONLY else (LEAK, NO_LEAK),
+        )
         for name, state in zip(REQUIRED[verb], states, strict=True)
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", REQUIRED)
-def test_every_combination_of_checks_gives_what_it_supports(verb):
+def test_every_combination_of_checks_has_the_verdict_it_supports(verb):
     for states in product(STATES, repeat=len(REQUIRED[verb])):
         blocking = {
-            state for name, state in zip(REQUIRED[verb], states, strict=True) if name not in ONE_WAY
+            state
+            for name, state in zip(REQUIRED[verb], states, strict=True)
+            if name not in NO_LEAK_ONLY
         }
         for test in TESTS:
             claim = Claim(verb, test, checks(verb, states))
@@ -41,9 +49,8 @@ def test_every_combination_of_checks_gives_what_it_supports(verb):
                 assert claim.verdict == (NO_LEAK if set(states) == {"passed"} else UNDECIDED)
 
 
-def test_an_undecided_claim_says_why_and_failures_come_first():
-    states = ("could not run", "failed", "passed")
-    claim = Claim("diff", TESTS[2], checks("diff", states))
+def test_reasons_of_an_undecided_claim_list_failures_first():
+    claim = Claim("diff", TESTS[2], checks("diff", ("could not run", "failed", "passed")))
     assert claim.reasons == ("different failed.", "alive could not run.")
     assert [check.name for check in claim.failed] == ["different", "alive"]
 
@@ -52,23 +59,20 @@ def test_a_check_that_could_not_run_does_not_block_a_leak():
     assert Claim("diff", TESTS[1], checks("diff", ("could not run",) * 3)).verdict == LEAK
 
 
-def test_a_claim_without_a_required_check_cannot_be_made():
+def test_a_claim_needs_all_required_checks():
     with pytest.raises(ValueError, match="needs checks: comparable, independent"):
         Claim("extract texts", TESTS[2], checks("extract texts", ("passed",) * 5)[:2])
-
-
-def test_a_verb_without_listed_checks_cannot_claim():
     with pytest.raises(ValueError, match="no checks are listed for guess"):
         Claim("guess", None, ())
 
 
 @pytest.mark.parametrize("test", TESTS)
-def test_a_saved_claim_is_the_same_after_loading(test):
+def test_a_loaded_claim_equals_the_saved_one(test):
     claim = Claim("diff", test, checks("diff", ("passed", "failed", "passed")))
     assert Claim.from_summary(json.loads(json.dumps(claim.summary()))) == claim
 
 
-def test_an_edited_verdict_is_rejected():
+def test_an_edited_verdict_is_refused():
     claim = Claim("diff", TESTS[2], checks("diff", ("failed", "passed", "passed")))
     with pytest.raises(ValueError, match="allow the verdict “undecided” only"):
         Claim.from_summary({**claim.summary(), "verdict": NO_LEAK})
@@ -87,7 +91,7 @@ def test_an_edited_verdict_is_rejected():
         lambda claim: claim.update(test=[1]),
     ],
 )
-def test_a_damaged_claim_is_rejected(damage):
+def test_a_damaged_claim_is_refused(damage):
     claim = Claim("diff", TESTS[2], checks("diff", ("passed",) * 3))
     saved = json.loads(json.dumps(claim.summary()))
     damage(saved["claim"])
@@ -95,7 +99,7 @@ def test_a_damaged_claim_is_rejected(damage):
         Claim.from_summary(saved)
 
 
-def test_direct_evidence_is_a_leak_by_itself_where_coincidence_is_excluded():
+def test_direct_evidence_is_a_leak_if_coincidence_is_improbable():
     failed = checks("diff", ("failed",) * 3)
     assert Claim("diff", None, failed, direct=Direct("x", 1e-4)).verdict == LEAK
     assert Claim("diff", None, failed, direct=Direct("x", 0.01)).verdict == UNDECIDED

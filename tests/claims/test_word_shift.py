@@ -1,4 +1,4 @@
-"""What words alone tell: nothing of texts of one kind, and what differs where they do."""
+"""`word_shift` detects texts with other words, with the stated error rate."""
 
 import numpy as np
 import pytest
@@ -8,61 +8,65 @@ from vestige.claims.comparable import word_shift
 WORDS = [f"w{n}" for n in range(400)]
 
 
-def texts(count, chance, *, lean=None, words=40, topics=None, per=1):
-    """Texts of common words; `lean` makes some commoner, `topics` each author's own."""
+def random_texts(count, rng, *, frequent=None, words=40, topics=None, per_author=1):
+    """Texts of common words; `frequent` words are more so, `topics` seeds those of each author."""
     weights = 1 / np.arange(1, 401)
-    found = []
-    for place in range(count):
-        own = weights.copy()
-        if lean is not None:
-            own[lean] *= 6
+    texts = []
+    for index in range(count):
+        own_weights = weights.copy()
+        if frequent is not None:
+            own_weights[frequent] *= 6
         if topics is not None:
-            own[np.random.default_rng([topics, place // per]).choice(400, 20)] *= 60
-        found.append(" ".join(chance.choice(WORDS, words, p=own / own.sum())))
-    return found
+            author = np.random.default_rng([topics, index // per_author])
+            own_weights[author.choice(400, 20)] *= 60
+        texts.append(" ".join(rng.choice(WORDS, words, p=own_weights / own_weights.sum())))
+    return texts
 
 
-def differs(found):
-    return found.p_value <= 0.025
-
-
-@pytest.mark.slow
-def test_texts_of_one_kind_are_told_apart_as_seldom_as_chance_would():
-    chance = np.random.default_rng(0)
-    found = [word_shift(texts(30, chance), texts(60, chance), seed=n) for n in range(60)]
-    assert np.mean([one.p_value <= 0.05 for one in found]) <= 0.12
-    assert abs(np.mean([one.auc for one in found]) - 0.5) < 0.05
-
-
-def test_another_topic_is_told():
-    chance = np.random.default_rng(1)
-    found = word_shift(texts(40, chance, lean=slice(50, 90)), texts(120, chance), seed=0)
-    assert differs(found)
-    assert found.auc > 0.75
-
-
-def test_length_alone_is_not_told():
-    chance = np.random.default_rng(2)
-    found = word_shift(texts(60, chance, words=150), texts(60, chance, words=20), seed=0)
-    assert not differs(found)
-    assert found.words == 20
+def significant(shift):
+    return shift.p_value <= 0.025
 
 
 @pytest.mark.slow
-def test_authors_with_topics_of_their_own_are_no_shift():
-    chance, plain, whole = np.random.default_rng(3), [], []
+def test_texts_of_one_distribution_differ_at_the_stated_error_rate():
+    rng = np.random.default_rng(0)
+    shifts = [
+        word_shift(random_texts(30, rng), random_texts(60, rng), seed=seed) for seed in range(60)
+    ]
+    assert np.mean([shift.p_value <= 0.05 for shift in shifts]) <= 0.12
+    assert abs(np.mean([shift.auc for shift in shifts]) - 0.5) < 0.05
+
+
+def test_another_topic_is_detected():
+    rng = np.random.default_rng(1)
+    shifted = random_texts(40, rng, frequent=slice(50, 90))
+    shift = word_shift(shifted, random_texts(120, rng), seed=0)
+    assert significant(shift)
+    assert shift.auc > 0.75
+
+
+def test_length_alone_is_not_a_shift():
+    rng = np.random.default_rng(2)
+    long, short = random_texts(60, rng, words=150), random_texts(60, rng, words=20)
+    shift = word_shift(long, short, seed=0)
+    assert not significant(shift)
+    assert shift.words == 20
+
+
+@pytest.mark.slow
+def test_topics_of_single_authors_are_not_a_shift_if_authors_are_known():
+    rng, by_text, by_author = np.random.default_rng(3), 0, 0
     for seed in range(12):
-        sides = [texts(40, chance, topics=2 * seed + side, per=8) for side in (0, 1)]
-        names = [[f"{mark}{n // 8}" for n in range(40)] for mark in "tr"]
-        plain.append(differs(word_shift(*sides, seed=seed)))
-        own, rest = names
-        known = {"authors": own, "reference_authors": rest}
-        whole.append(differs(word_shift(*sides, **known, seed=seed)))
-    assert sum(plain) == 12
-    assert sum(whole) <= 2
+        sides = [random_texts(40, rng, topics=2 * seed + side, per_author=8) for side in (0, 1)]
+        authors, reference_authors = ([f"{side}{n // 8}" for n in range(40)] for side in "tr")
+        names = {"authors": authors, "reference_authors": reference_authors}
+        by_text += significant(word_shift(*sides, seed=seed))
+        by_author += significant(word_shift(*sides, **names, seed=seed))
+    assert by_text == 12
+    assert by_author <= 2
 
 
 @pytest.mark.parametrize("count", [1, 4])
-def test_too_few_texts_are_not_asked_about(count):
-    chance = np.random.default_rng(4)
-    assert word_shift(texts(count, chance), texts(40, chance), seed=0) is None
+def test_fewer_than_five_texts_are_not_tested(count):
+    rng = np.random.default_rng(4)
+    assert word_shift(random_texts(count, rng), random_texts(40, rng), seed=0) is None

@@ -1,4 +1,4 @@
-"""What an outsider would ask: words of texts with the words before them."""
+"""Queries for the words of texts: the words before them."""
 
 import numpy as np
 
@@ -6,20 +6,10 @@ from tests.models.narrowed import token_names
 from vestige.models.top_k import Context
 
 
-def contexts_at(
-    data,
-    positions,
-    vocabulary,
-    *,
-    sources=None,
-):
-    """What to ask an outsider's model for some words of some texts, and the words themselves.
+def contexts_at(data, positions, vocabulary, *, sources=None):
+    """The contexts of the words at some positions of `data.tokens`, and those words.
 
-    Args:
-        data: the texts' ids by the asker's vocabulary.
-        positions: (w,) in `data.tokens`, as `word_positions` gives them.
-        vocabulary: the asker's.
-        sources: one for each text, where the model translates or answers.
+    A translator needs one of `sources` for each text.
     """
     names = token_names(vocabulary)
     texts = np.searchsorted(data.offsets, positions, side="right") - 1

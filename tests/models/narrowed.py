@@ -1,24 +1,21 @@
-"""A model of ours as an outsider sees it: a service that lists its k most probable words."""
+"""A model behind a service that lists only its k most probable words."""
 
 from vestige.models.predictions import measure, top
 from vestige.models.reading import pack
 
 
 def narrow(model, *, k):
-    """A model of next tokens, or one that answers a source, as an outsider sees it."""
+    """A language model or translator that shows only its k most probable words."""
     return _Narrowed(model, k)
 
 
 def token_names(vocabulary, size=None):
-    """The name of each id in an answer: its word, or its token as the tokenizer writes it.
-
-    A model may have more outputs (`size`) than the vocabulary has tokens.
-    """
+    """A different name for each id; a model may have more outputs (`size`) than tokens."""
     tokens = len(vocabulary)
     tokenizer = getattr(vocabulary, "tokenizer", None)
     if tokenizer is None:
         names = [vocabulary.piece(token) for token in range(tokens)]
-    else:  # a piece may be half a letter: only the tokenizer's own names are all different
+    else:  # pieces may be parts of a character: only the tokenizer's names are all different
         names = tokenizer.convert_ids_to_tokens(list(range(tokens)))
         names = [f"<{i}>" if name is None else name for i, name in enumerate(names)]
     return names + [f"<{token}>" for token in range(tokens, size or tokens)]
@@ -49,7 +46,7 @@ class _Narrowed:
         return ids
 
     def _after(self, model, contexts):
-        """The list in the place of the end of each context."""
+        """The list after each context."""
         data = pack([(*context, model.vocabulary.eos_id) for context in contexts])
         ends = data.offsets[1:] - 1
         ids_listed = measure(model, data, [top(self.k, log_probs=False)], ends)["likeliest"]

@@ -1,4 +1,4 @@
-"""A server that speaks OpenAI's protocol over a model of ours, and a proxy that makes it fail."""
+"""A server that offers a model by OpenAI's protocol, and a proxy that makes it fail."""
 
 import json
 import threading
@@ -20,7 +20,7 @@ OTHER = "other-model"
 
 
 def network(vocabulary, *, seed=0):
-    """A small random GPT-2 with room for a sentence of bytes."""
+    """A small random GPT-2 that reads up to 256 tokens."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     torch.manual_seed(seed)
@@ -30,28 +30,28 @@ def network(vocabulary, *, seed=0):
 
 
 def endpoint_statistics(endpoint, access, texts, vocabulary, *, likeliest=20):
-    """What a server says of every token of some texts, over the tokens of a vocabulary."""
-    cuts, ids = [token_ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
+    """Statistics from a server for every token of some texts."""
+    ends, ids = [token_ends(text, vocabulary) for text in texts], vocabulary.encode_batch(texts)
     shown = echo_tokens(endpoint, access, texts)
-    return shown_statistics(texts, shown, cuts, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
+    return shown_statistics(texts, shown, ends, ids=ids, vocabulary=vocabulary, likeliest=likeliest)
 
 
-class Opened:
-    """Endpoints of one folder, closed at the end; pauses are noted and not made."""
+class EndpointOpener:
+    """Opens endpoints that cache in one folder; pauses are recorded in `pauses`, not made."""
 
     def __init__(self, folder):
-        self.folder, self.paused, self.stack = folder, [], ExitStack()
+        self.folder, self.pauses, self.stack = folder, [], ExitStack()
 
     def __call__(self, url, *, model="small", file="answers.sqlite", together=1, **options):
         options = RemoteOptions(**{"attempts": 8, "timeout": 1.0, "concurrency": 2, **options})
         address = EndpointAddress(url, model)
-        endpoint = Endpoint(address, self.folder / file, options, sleep=self.paused.append)
+        endpoint = Endpoint(address, self.folder / file, options, sleep=self.pauses.append)
         endpoint.together = together
         return self.stack.enter_context(endpoint)
 
 
-class Quiet(BaseHTTPRequestHandler):
-    """A handler that logs nothing, and answers in JSON."""
+class JsonHandler(BaseHTTPRequestHandler):
+    """A handler that answers in JSON and logs nothing."""
 
     protocol_version = "HTTP/1.1"
 
@@ -74,23 +74,22 @@ class Quiet(BaseHTTPRequestHandler):
 
 
 class Served:
-    """What a server answers: completions and chats of a model of next tokens.
+    """A server of completions and chats with a language model.
 
-    What it lacks is switched off: `completions`, `chat`, `echo`, `several` prompts in one call,
-    the `empty` prompt; `most` log-probabilities are shown.
+    `lacks` switches features off: `completions`, `chat`, `echo`, `several` prompts in one call,
+    the `empty` prompt. At most `most` log-probabilities are shown.
     """
 
     def __init__(self, model, **lacks):
         self.model, self.asked, self.keys = model, [], set()
         parts = ("completions", "chat", "echo", "several", "empty", "log_probs")
-        self.has = {**dict.fromkeys(parts, True), "most": 20, "delay": 0.0, **lacks}
+        self.has = {**dict.fromkeys(parts, True), "most": 20, **lacks}
         self.lock = threading.Lock()
 
     def answer(self, path, body):
         """Status and content."""
         with self.lock:
             self.asked.append(body)
-        time.sleep(self.has["delay"])
         chat = path.endswith("/chat/completions")
         if not self.has["chat" if chat else "completions"]:
             return 404, {"error": {"message": "no such path"}}
@@ -106,9 +105,7 @@ class Served:
         if refused:
             return 400, {"error": {"message": "not so: " + repr(prompts)}}
         with self.lock:
-            choices = [
-                self.choice(n, prompt, body, shown, chat) for n, prompt in enumerate(prompts)
-            ]
+            choices = [self.choice(n, text, body, shown, chat) for n, text in enumerate(prompts)]
         tokens = sum(len(self.model.vocabulary.encode(prompt)) + 1 for prompt in prompts)
         usage = {"prompt_tokens": tokens, "completion_tokens": 0, "total_tokens": tokens}
         return 200, {"id": "1", "model": body["model"], "choices": choices, "usage": usage}
@@ -146,11 +143,10 @@ class Served:
 
     @torch.no_grad()
     def log_probs(self, ids):
-        """(t + 1, v) of the token at each place and of the next one."""
+        """(t + 1, v) log-probabilities: of each token and of the next one."""
         read = torch.tensor([[self.model.first_token, *ids]])
-        return torch.log_softmax(self.model(read)[0][0].float(), -1)[
-            :, : len(self.model.vocabulary)
-        ]
+        logits = self.model(read)[0][0].float()
+        return torch.log_softmax(logits, -1)[:, : len(self.model.vocabulary)]
 
     def piece(self, token):
         text = self.model.vocabulary.piece(token)
@@ -164,7 +160,7 @@ class Served:
 
 
 class Shifted(Served):
-    """One that shows beside each token of a prompt what comes after it, as llama.cpp does."""
+    """Shows with each token of a prompt the scores of the next one, as llama.cpp does."""
 
     def answer(self, path, body):
         status, content = super().answer(path, body)
@@ -180,7 +176,7 @@ class Shifted(Served):
 
 @contextmanager
 def listening(handler):
-    """The address of a handler that listens on a free port."""
+    """The address of a server with this handler."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -196,7 +192,7 @@ def listening(handler):
 def serving(served):
     """The address of a `Served`."""
 
-    class Handler(Quiet):
+    class Handler(JsonHandler):
         def do_POST(self):
             served.keys.add(self.headers.get("authorization"))
             self.answer(*served.answer(self.path, json.loads(self.read_body())))
@@ -211,7 +207,7 @@ def changed(**new):
 
 
 def reordered(body):
-    """Choices, and likeliest tokens, in another order: the same answer."""
+    """The same answer with its choices and likeliest tokens in another order."""
     choices = []
     for choice in reversed(body["choices"]):
         log_probs = choice["logprobs"]
@@ -222,7 +218,7 @@ def reordered(body):
     return {**body, "choices": choices}
 
 
-def speechless(body):
+def without_log_probs(body):
     """The answer without log-probabilities."""
     return {**body, "choices": [{**choice, "logprobs": None} for choice in body["choices"]]}
 
@@ -238,26 +234,26 @@ FAULTS = {
     "changed order": reordered,
     "another model's name": changed(model=OTHER),
     "no choices": changed(choices=[]),
-    "no log-probabilities": speechless,
+    "no log-probabilities": without_log_probs,
     "no text": b"null",
     "an echoed key": changed(note=KEY),
 }
-"""Kinds of faults: an answer, what is done to one, or what happens to the connection."""
+"""Faults: an answer, a function that changes one, or the name of what the connection does."""
 
 
 @contextmanager
 def failing(upstream, fault, *, every=3):
-    """A proxy that lets each n-th call fail; its list of faults that there were."""
-    host, counted, lock = upstream.split("/")[2], [], threading.Lock()
+    """A proxy whose every n-th call fails: its address and the list of failed calls."""
+    host, faults, lock = upstream.split("/")[2], [], threading.Lock()
     calls = [0]
 
-    class Handler(Quiet):
+    class Handler(JsonHandler):
         def do_POST(self):
-            sent = self.read_body()
+            request = self.read_body()
             with lock:
                 calls[0] += 1
                 broken = calls[0] % every == 2
-                counted.extend([self.path] if broken else [])
+                faults.extend([self.path] if broken else [])
             if broken and isinstance(fault, tuple):
                 return self.answer(fault[0], fault[1], **fault[2])
             if broken and isinstance(fault, bytes):
@@ -265,7 +261,7 @@ def failing(upstream, fault, *, every=3):
             if broken and isinstance(fault, str):
                 return self.misbehave(fault)
             link = HTTPConnection(host)
-            link.request("POST", self.path, sent, dict(self.headers))
+            link.request("POST", self.path, request, dict(self.headers))
             reply = link.getresponse()
             content = reply.read()
             link.close()
@@ -290,8 +286,8 @@ def failing(upstream, fault, *, every=3):
             self.connection.close()
 
         def handle(self):
-            with suppress(OSError):  # the other side has gone
+            with suppress(OSError):  # the client closed the connection
                 super().handle()
 
     with listening(Handler) as url:
-        yield url, counted
+        yield url, faults

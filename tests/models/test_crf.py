@@ -1,4 +1,4 @@
-"""A linear chain's numbers are those of all its sequences, written out one by one."""
+"""The linear-chain CRF compared with an enumeration of all tag sequences."""
 
 import copy
 import math
@@ -10,26 +10,24 @@ from torch.func import functional_call
 
 from vestige.models.crf import LinearChain
 
-FORBIDDEN = -math.inf
 
-
-def chain(tags, *, scale=1.0, dtype=torch.float64):
+def random_chain(tags, *, scale=2.0, dtype=torch.float64):
     torch.manual_seed(tags)
-    made = LinearChain(tags).to(dtype)
-    for parameter in made.parameters():
+    chain = LinearChain(tags).to(dtype)
+    for parameter in chain.parameters():
         torch.nn.init.uniform_(parameter, -scale, scale)
-    return made
+    return chain
 
 
-def every_score(made, emissions):
+def sequence_scores(chain, emissions):
     """The score of each sequence for one row (t, k) of emissions, in float64."""
     rows = emissions.double().tolist()
-    parts = (made.begin, made.end, made.transitions)
-    begin, end, moves = (parameter.detach().double().tolist() for parameter in parts)
+    parts = (chain.begin, chain.end, chain.transitions)
+    begin, end, transitions = (parameter.detach().double().tolist() for parameter in parts)
     return {
         tags: begin[tags[0]]
         + sum(row[tag] for row, tag in zip(rows, tags, strict=True))
-        + sum(moves[tag][after] for tag, after in pairwise(tags))
+        + sum(transitions[tag][after] for tag, after in pairwise(tags))
         + end[tags[-1]]
         for tags in product(range(len(begin)), repeat=len(rows))
     }
@@ -39,174 +37,148 @@ def log_sum(scores):
     return torch.tensor(list(scores.values()), dtype=torch.float64).logsumexp(0).item()
 
 
-def expected_losses(made, emissions, sequences):
+def naive_losses(chain, emissions, sequences):
     losses = []
     for row, tags in zip(emissions.detach(), sequences, strict=True):
-        scores = every_score(made, row)
+        scores = sequence_scores(chain, row)
         losses.append(log_sum(scores) - scores[tuple(tags.tolist())])
     return losses
 
 
 @pytest.mark.parametrize("tags", [1, 2, 4])
 @pytest.mark.parametrize("t", [1, 2, 3, 4])
-def test_partition_score_loss_and_best_are_those_of_enumeration(tags, t):
-    made = chain(tags, scale=2)
+def test_partition_score_loss_and_best_equal_an_enumeration(tags, t):
+    chain = random_chain(tags)
     emissions = torch.randn(3, t, tags, dtype=torch.float64)
     sequences = torch.randint(0, tags, (3, t))
-    scores = [every_score(made, row) for row in emissions]
-    expected_scores = [
-        row_scores[tuple(row.tolist())] for row_scores, row in zip(scores, sequences, strict=True)
-    ]
-    assert made.log_partition(emissions).tolist() == pytest.approx([*map(log_sum, scores)])
-    assert made.score(emissions, sequences).tolist() == pytest.approx(expected_scores)
-    losses = expected_losses(made, emissions, sequences)
-    assert made.loss(emissions, sequences).tolist() == pytest.approx(losses, abs=1e-12)
-    best = [max(row_scores, key=row_scores.__getitem__) for row_scores in scores]
-    assert [tuple(row) for row in made.best(emissions).tolist()] == best
-    all_sequences = torch.tensor(list(scores[0]))
-    probabilities = (
-        -made.loss(emissions[:1].expand(len(all_sequences), -1, -1), all_sequences)
-    ).exp()
-    assert probabilities.sum().item() == pytest.approx(1)
+    rows = [sequence_scores(chain, row) for row in emissions]
+    expected = [row[tuple(tags)] for row, tags in zip(rows, sequences.tolist(), strict=True)]
+    assert chain.log_partition(emissions).tolist() == pytest.approx([*map(log_sum, rows)])
+    assert chain.score(emissions, sequences).tolist() == pytest.approx(expected)
+    losses = naive_losses(chain, emissions, sequences)
+    assert chain.loss(emissions, sequences).tolist() == pytest.approx(losses, abs=1e-12)
+    best = [max(row, key=row.__getitem__) for row in rows]
+    assert [tuple(row) for row in chain.best(emissions).tolist()] == best
 
 
 @pytest.mark.parametrize("t", [1, 2, 3])
-def test_gradients_are_those_of_finite_differences(t):
-    made = chain(3, scale=2)
+def test_gradients_equal_finite_differences(t):
+    chain = random_chain(3)
     emissions = torch.randn(2, t, 3, dtype=torch.float64, requires_grad=True)
     sequences = torch.randint(0, 3, (2, t))
-    inputs = (emissions, *made.parameters())
-    assert torch.autograd.gradcheck(lambda e, *_: made.log_partition(e), inputs)
-    assert torch.autograd.gradcheck(lambda e, *_: made.loss(e, sequences), inputs)
-
-
-def test_the_gradient_by_emissions_is_what_each_tag_is_likely_at_each_word():
-    made = chain(3, scale=2)
-    emissions = torch.randn(1, 3, 3, dtype=torch.float64, requires_grad=True)
-    (gradient,) = torch.autograd.grad(made.log_partition(emissions).sum(), emissions)
-    scores = every_score(made, emissions.detach()[0])
-    total, expected = log_sum(scores), torch.zeros(3, 3, dtype=torch.float64)
-    for tags, score in scores.items():
-        for position, tag in enumerate(tags):
-            expected[position, tag] += math.exp(score - total)
-    torch.testing.assert_close(gradient[0], expected)
+    inputs = (emissions, *chain.parameters())
+    assert torch.autograd.gradcheck(lambda e, *_: chain.log_partition(e), inputs)
+    assert torch.autograd.gradcheck(lambda e, *_: chain.loss(e, sequences), inputs)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [20.0, 95.0, 1000.0])
-def test_large_transitions_stay_finite_and_right(scale, dtype):
-    made = chain(4, scale=scale, dtype=dtype)
+def test_losses_are_exact_for_large_transitions(scale, dtype):
+    chain = random_chain(4, scale=scale, dtype=dtype)
     emissions = (10 * torch.randn(8, 4, 4, dtype=dtype)).requires_grad_()
     sequences = torch.randint(0, 4, (8, 4))
-    losses = made.loss(emissions, sequences)
+    losses = chain.loss(emissions, sequences)
     losses.sum().backward()
-    expected = expected_losses(made, emissions, sequences)
+    expected = naive_losses(chain, emissions, sequences)
     assert losses.tolist() == pytest.approx(expected, rel=1e-5, abs=1e-5)
     assert emissions.grad.isfinite().all()
-    assert made.transitions.grad.isfinite().all()
+    assert chain.transitions.grad.isfinite().all()
 
 
 @pytest.mark.parametrize("value", [95.0, -95.0, 700.0])
-def test_transitions_beyond_the_exponent_of_float32_are_no_nan(value):
-    made = LinearChain(3)
-    torch.nn.init.constant_(made.transitions, value)
-    partition = made.log_partition(torch.zeros(2, 5, 3))
+def test_transitions_outside_the_range_of_float32_exponents_give_finite_partitions(value):
+    chain = LinearChain(3)
+    torch.nn.init.constant_(chain.transitions, value)
+    partition = chain.log_partition(torch.zeros(2, 5, 3))
     torch.testing.assert_close(partition, torch.full((2,), 4 * value + 5 * math.log(3)))
 
 
-def test_what_a_product_loses_to_underflow_is_summed_in_log_space():
-    """The way over the second tag weighs all, though that tag is far behind at the first word."""
-    made = LinearChain(2)
+def test_a_sequence_that_underflows_in_a_product_is_summed_in_log_space():
+    """The second tag is improbable at the first word but starts the most probable sequence."""
+    chain = LinearChain(2)
     with torch.no_grad():
-        made.transitions.copy_(torch.tensor([[-200.0, 0.0], [0.0, 0.0]]))
+        chain.transitions.copy_(torch.tensor([[-200.0, 0.0], [0.0, 0.0]]))
     emissions = torch.tensor([[[0.0, -150.0], [0.0, -1000.0]]])
-    expected = log_sum(every_score(made, emissions[0]))
-    assert made.log_partition(emissions).item() == pytest.approx(expected)
+    expected = log_sum(sequence_scores(chain, emissions[0]))
+    assert chain.log_partition(emissions).item() == pytest.approx(expected)
     assert expected == pytest.approx(-150)
 
 
 @pytest.mark.parametrize("scale", [1.0, 60.0, 71.0, 72.0, 200.0])
-def test_products_and_log_space_agree(scale):
-    made = chain(5, scale=scale / 2, dtype=torch.float32)
+def test_the_product_and_the_log_space_sum_agree(scale):
+    chain = random_chain(5, scale=scale / 2, dtype=torch.float32)
     emissions = (scale * torch.randn(50, 6, 5)).requires_grad_()
-    exact, wide = copy.deepcopy(made).double(), emissions.detach().double().requires_grad_()
-    found, expected = made.log_partition(emissions), exact._in_log_space(wide)
-    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-5)
+    exact, wide = copy.deepcopy(chain).double(), emissions.detach().double().requires_grad_()
+    result, expected = chain.log_partition(emissions), exact._in_log_space(wide)
+    torch.testing.assert_close(result.double(), expected, rtol=1e-6, atol=1e-5)
     inputs = [
-        (one, of.begin, of.transitions, of.end) for one, of in ((emissions, made), (wide, exact))
+        (x, of.begin, of.transitions, of.end) for x, of in ((emissions, chain), (wide, exact))
     ]
-    ours, theirs = (
-        torch.autograd.grad(of.sum(), by) for of, by in zip((found, expected), inputs, strict=True)
+    gradients, expected_gradients = (
+        torch.autograd.grad(partition.sum(), by)
+        for partition, by in zip((result, expected), inputs, strict=True)
     )
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=2e-4)
-
-
-class Loss(torch.nn.Module):
-    def __init__(self, made):
-        super().__init__()
-        self.made = made
-
-    def forward(self, emissions, tags):
-        return self.made.loss(emissions, tags)
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient.double(), other, rtol=1e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("scale", [2.0, 500.0])
-def test_gradients_are_those_of_finite_differences_with_forbidden_moves(scale):
-    made = chain(3, scale=scale)
+def test_gradients_with_forbidden_transitions_equal_finite_differences(scale):
+    chain = random_chain(3, scale=scale)
     with torch.no_grad():
-        made.transitions[0, 2] = made.transitions[1, 1] = made.begin[2] = FORBIDDEN
+        chain.transitions[0, 2] = chain.transitions[1, 1] = chain.begin[2] = -math.inf
     emissions = torch.randn(2, 4, 3, dtype=torch.float64, requires_grad=True)
     sequences = torch.tensor([[0, 0, 1, 2], [1, 0, 1, 0]])
+    chain.forward = chain.loss
 
-    def loss(finite_emissions, free):
-        changed = {"made.transitions": made.transitions.detach() + free}
-        return functional_call(Loss(made), changed, (finite_emissions, sequences))
+    def loss(emissions, offsets):
+        changed = {"transitions": chain.transitions.detach() + offsets}
+        return functional_call(chain, changed, (emissions, sequences))
 
-    free = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(loss, (emissions, free))
-    losses = expected_losses(made, emissions, sequences)
-    assert made.loss(emissions, sequences).tolist() == pytest.approx(losses, abs=1e-9)
+    offsets = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, (emissions, offsets))
+    losses = naive_losses(chain, emissions, sequences)
+    assert chain.loss(emissions, sequences).tolist() == pytest.approx(losses, abs=1e-9)
 
 
-def test_forbidden_tags_cost_infinity_and_leave_the_others_alone():
-    made = chain(3)
+def test_forbidden_tags_have_an_infinite_loss_and_no_gradient():
+    chain = random_chain(3, scale=1)
     with torch.no_grad():
-        made.transitions[0, 2] = made.begin[1] = made.end[2] = FORBIDDEN
-        made.transitions[:, 1] = FORBIDDEN  # no way leads to it
+        chain.transitions[0, 2] = chain.begin[1] = chain.end[2] = -math.inf
+        chain.transitions[:, 1] = -math.inf  # tag 1 cannot be reached
     emissions = torch.randn(4, 3, 3, dtype=torch.float64, requires_grad=True)
-    losses = made.loss(emissions, torch.tensor([[0, 0, 2], [1, 0, 0], [2, 2, 2], [2, 0, 0]]))
+    losses = chain.loss(emissions, torch.tensor([[0, 0, 2], [1, 0, 0], [2, 2, 2], [2, 0, 0]]))
     assert losses.isinf().tolist() == [True, True, True, False]
     losses[3].backward()
     assert emissions.grad.isfinite().all()
-    assert (made.best(emissions) != 1).all()
+    assert (chain.best(emissions) != 1).all()
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_the_edges_of_float32_keep_the_loss_finite(sign):
-    made = LinearChain(3)
-    torch.nn.init.constant_(made.transitions, sign * 79.0)
+def test_losses_are_finite_at_the_limits_of_float32(sign):
+    chain = LinearChain(3)
+    torch.nn.init.constant_(chain.transitions, sign * 79.0)
     emissions = torch.full((1, 6, 3), sign * 1e4, requires_grad=True)
-    loss = made.loss(emissions, torch.zeros(1, 6, dtype=torch.int64))
+    loss = chain.loss(emissions, torch.zeros(1, 6, dtype=torch.int64))
     loss.sum().backward()
     assert loss.item() == pytest.approx(6 * math.log(3), rel=1e-5)
     torch.testing.assert_close(emissions.grad.sum(), torch.tensor(0.0), atol=1e-5, rtol=0)
 
 
-def test_a_loss_near_zero_is_told_apart_beside_large_scores_and_none_is_negative():
-    emissions = torch.zeros(1, 5, 2)
-    emissions[..., 0], emissions[..., 1] = 1000.0, 1000.0 - 9.0
+def test_small_losses_are_exact_with_large_scores_and_never_negative():
+    emissions = torch.full((1, 5, 2), 1000.0)
+    emissions[..., 1] -= 9
     loss = LinearChain(2).loss(emissions, torch.zeros(1, 5, dtype=torch.int64)).item()
     assert loss == pytest.approx(5 * math.log1p(math.exp(-9)), rel=1e-3)
-    made, emissions = chain(4, scale=3, dtype=torch.float32), 100 * torch.randn(500, 8, 4)
-    losses = made.loss(emissions, made.best(emissions))
+    chain, emissions = random_chain(4, scale=3, dtype=torch.float32), 100 * torch.randn(500, 8, 4)
+    losses = chain.loss(emissions, chain.best(emissions))
     assert losses.min() >= 0
     assert (losses == 0).any()
 
 
-def test_a_lower_precision_around_it_does_not_reach_the_chain():
-    made = chain(4, scale=2, dtype=torch.float32)
+def test_autocast_does_not_change_the_precision_of_the_chain():
+    chain = random_chain(4, dtype=torch.float32)
     emissions, sequences = torch.randn(3, 5, 4), torch.randint(0, 4, (3, 5))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        losses = made.loss(emissions.bfloat16(), sequences)
-    assert torch.equal(losses, made.loss(emissions.bfloat16().float(), sequences))
+        losses = chain.loss(emissions.bfloat16(), sequences)
+    assert torch.equal(losses, chain.loss(emissions.bfloat16().float(), sequences))

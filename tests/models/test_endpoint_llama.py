@@ -1,6 +1,6 @@
-"""llama-cpp-python's server with SmolLM2: what is read from it is what the same file says here.
+"""Scores from llama-cpp-python's server equal those of the same GGUF file loaded here.
 
-VESTIGE_LLAMA names a Python that has llama-cpp-python[server], VESTIGE_GGUF the model's file.
+VESTIGE_LLAMA names a Python with llama-cpp-python[server], VESTIGE_GGUF the file of SmolLM2.
 """
 
 import os
@@ -35,7 +35,7 @@ TEXTS = (
     "In the morning she walked along the river to the old mill, where nobody had lived for years.",
 )
 ROUNDING = 0.35
-"""Nats by which 95 of 100 log-probabilities differ at most: the server multiplies in 8 bits."""
+"""Nats by which 95% of log-probabilities differ at most: the server multiplies in 8 bits."""
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def url():
         port = free.getsockname()[1]
     options = {"model": FILE, "model_alias": "smollm2", "logits_all": "true", "n_ctx": 512,
                "n_threads": 1, "port": port}  # fmt: skip
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    arguments = [word for name, value in options.items() for word in (f"--{name}", str(value))]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    server = subprocess.Popen([str(PYTHON), "-m", "llama_cpp.server", *words], **quiet)
+    server = subprocess.Popen([str(PYTHON), "-m", "llama_cpp.server", *arguments], **quiet)
     try:
         for _ in range(600):
             assert server.poll() is None
@@ -61,8 +61,8 @@ def url():
         server.wait()
 
 
-def of_file(model, text):
-    """Log-probabilities of a text's tokens as the server reads it: with no token before it."""
+def file_log_probs(model, text):
+    """Log-probabilities of the tokens of a text, with no token before it as on the server."""
     ids = torch.tensor([model.vocabulary.encode(text)])
     with torch.no_grad():
         rows = torch.log_softmax(model(ids)[0][0].float(), -1)
@@ -70,7 +70,7 @@ def of_file(model, text):
     return np.concatenate([[np.nan], log_probs])
 
 
-def test_a_real_server_says_what_its_file_says(url, tmp_path):
+def test_a_real_server_gives_the_scores_of_its_file(url, tmp_path):
     model = load_model(str(FILE), device="cpu")
     with Endpoint(EndpointAddress(url, "smollm2"), tmp_path / "answers.sqlite") as endpoint:
         access = probe(endpoint)
@@ -83,7 +83,7 @@ def test_a_real_server_says_what_its_file_says(url, tmp_path):
         assert endpoint.totals["calls"] == calls
         words = EndpointWords(endpoint, access, 5, ("published", "made", "neighbour"), str.split)
         (listed,) = words([Context(tuple(TEXTS[0].split()[:12]))])
-    true = np.concatenate([of_file(model, text) for text in TEXTS])
+    true = np.concatenate([file_log_probs(model, text) for text in TEXTS])
     shown = np.isfinite(statistics.log_probs)
     assert shown.sum() > 0.5 * np.sum(np.isfinite(true))
     assert np.quantile(np.abs(statistics.log_probs[shown] - true[shown]), 0.95) < ROUNDING

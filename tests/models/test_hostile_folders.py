@@ -1,4 +1,4 @@
-"""Folders of others never run code, reach outside themselves, or claim more than they hold."""
+"""Hostile model folders cannot run code, read files outside or claim impossible sizes."""
 
 import json
 import math
@@ -11,8 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests.models.conftest import describe
-from tests.models.test_saved_models import INDEX, shard
+from tests.models.conftest import INDEX, edit_json, shard
 from vestige.data.corpus import Corpus
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import ModelError, VestigeError
@@ -24,12 +23,6 @@ from vestige.models.hugging_face import HuggingFaceLanguageModel
 from vestige.models.nlu_encoder import new_encoder
 
 
-@pytest.fixture
-def folder(folders, tmp_path):
-    """A copy to break."""
-    return Path(shutil.copytree(folders["gpt2"], tmp_path / "gpt2"))
-
-
 @pytest.mark.parametrize(
     "outside",
     [
@@ -39,9 +32,9 @@ def folder(folders, tmp_path):
         "inner/w.safetensors",
     ],
 )
-def test_a_shard_outside_the_folder_is_refused(folder, tmp_path, outside):
+def test_shards_outside_the_folder_are_refused(folder, tmp_path, outside):
     shard(folder, str(tmp_path / "elsewhere.safetensors") if outside == "ABSOLUTE" else outside)
-    # The decoy is what a hash of the folder's own files would have covered.
+    # A hash of the files in the folder would cover this decoy only.
     save_file({"x": torch.zeros(1)}, folder / "decoy.safetensors")
     for read in (load_model, fingerprint):
         with pytest.raises(ModelError, match=r"index\.json.*not a safetensors file"):
@@ -49,7 +42,7 @@ def test_a_shard_outside_the_folder_is_refused(folder, tmp_path, outside):
 
 
 def test_weights_outside_the_folder_are_refused(folder):
-    describe(folder / "config.json", transformers_weights="../other.safetensors")
+    edit_json(folder / "config.json", transformers_weights="../other.safetensors")
     with pytest.raises(ModelError, match=r"config\.json.*not a safetensors file"):
         load_model(folder)
 
@@ -58,7 +51,7 @@ def test_weights_outside_the_folder_are_refused(folder):
     "content",
     ['{"weight_map": []}', '{"weight_map": {}}', '{"weight_map": {"x": 3}}', "[" * 10**5, "{", "3"],
 )
-def test_a_damaged_index_is_one_error_that_names_it(folder, content):
+def test_a_damaged_index_is_named(folder, content):
     (folder / "model.safetensors").unlink()
     (folder / INDEX).write_text(content)
     for read in (load_model, fingerprint):
@@ -66,32 +59,32 @@ def test_a_damaged_index_is_one_error_that_names_it(folder, content):
             read(folder)
 
 
-def test_a_base_that_is_an_adapter_itself_is_refused(folder):
-    # transformers would read the weights of whatever base the adapter names.
+def test_a_base_that_is_an_adapter_is_refused(folder):
+    # transformers would read the weights of the base that the adapter names.
     (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": "/x"}))
     with pytest.raises(ModelError, match="adapter"):
         pretrained.load(folder)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.ckpt", "weights.pkl", "net.pickle"])
-def test_a_pickled_folder_is_refused_naming_the_file(tmp_path, name):
+def test_pickle_files_are_refused_by_name(tmp_path, name):
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / name).write_bytes(b"")
     with pytest.raises(ModelError, match=f"{name} is a pickle file, which can run code"):
         weight_files(tmp_path)
 
 
-def test_code_in_a_folder_is_never_run(folder, tmp_path):
+def test_code_in_a_folder_is_not_run(folder, tmp_path):
     trace = tmp_path / "ran"
     (folder / "own.py").write_text(f"open({str(trace)!r}, 'w')\nclass Own: pass\n")
-    describe(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.Own"})
+    edit_json(folder / "config.json", model_type="own", auto_map={"AutoConfig": "own.Own"})
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_model(folder)
     assert not trace.exists()
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", "tokenizer.json"])
-def test_a_pipe_in_a_folder_is_never_opened(folder, file):
+def test_pipes_in_a_folder_are_not_opened(folder, file):
     (folder / file).unlink()
     os.mkfifo(folder / file)
     with pytest.raises(VestigeError):
@@ -99,7 +92,7 @@ def test_a_pipe_in_a_folder_is_never_opened(folder, file):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_a_tokenizer_larger_than_the_model_is_refused(folders, encoders, tmp_path):
+def test_tokenizers_larger_than_the_model_are_refused(folders, encoders, tmp_path):
     texts = ["pack my box with five dozen liquor jugs, and sphinx of quartz"] * 4
     larger = SubwordVocabulary.train_bpe(Corpus.from_texts(texts), size=310)
     with pytest.raises(ModelError, match="the model has 280 outputs"):
@@ -111,18 +104,18 @@ def test_a_tokenizer_larger_than_the_model_is_refused(folders, encoders, tmp_pat
         new_encoder(mixed, ["a"], ["O"], seed=0)
 
 
-LAYERS_WIDTH_PLACES = {
+SIZE_FIELDS = {
     "gpt2": ("n_layer", "n_embd", "n_positions"),
     "llama": ("num_hidden_layers", "hidden_size", "max_position_embeddings"),
 }
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LAYERS_WIDTH_PLACES)
-def test_sizes_of_others_models_are_checked_before_they_are_made(
-    name, folders, tmp_path, little_memory
+@pytest.mark.parametrize("name", SIZE_FIELDS)
+def test_sizes_in_a_configuration_are_checked_before_allocation(
+    name, folders, tmp_path, memory_limit
 ):
-    layers, width, positions = LAYERS_WIDTH_PLACES[name]
+    layers, width, positions = SIZE_FIELDS[name]
     file = Path(shutil.copytree(folders[name], tmp_path / "m")) / "config.json"
     content = json.loads(file.read_text())
     for field, value in (
@@ -169,7 +162,7 @@ ENDLESS = struct.pack("<Q", 2**62)
 V3, NONE = b"GGUF" + struct.pack("<I", 3), struct.pack("<Q", 0)
 
 
-def number(name, kind, value):
+def with_setting(name, kind, value):
     return gguf([LLAMA, setting(name, kind, value)], [])
 
 
@@ -181,32 +174,32 @@ HOSTILE = {
     "endless tensors": V3 + ENDLESS + NONE,
     "an endless text": gguf([text("name") + struct.pack("<I", TEXT) + ENDLESS], []),
     "an endless name": b"GGUF" + struct.pack("<IQQ", 3, 0, 1) + ENDLESS,
-    "an endless list of numbers": number("list", LIST, struct.pack("<I", UINT32) + ENDLESS),
-    "an endless list of texts": number("list", LIST, struct.pack("<I", TEXT) + ENDLESS),
-    "lists in lists": number("list", LIST, struct.pack("<IQ", LIST, 1)),
-    "an unknown type": number("name", 99, b""),
+    "an endless list of numbers": with_setting("list", LIST, struct.pack("<I", UINT32) + ENDLESS),
+    "an endless list of texts": with_setting("list", LIST, struct.pack("<I", TEXT) + ENDLESS),
+    "lists in lists": with_setting("list", LIST, struct.pack("<IQ", LIST, 1)),
+    "an unknown type": with_setting("name", 99, b""),
     "more weights than bytes": gguf([LLAMA], [tensor("a", [2**20, 2**20], 0)], data=64),
-    "a million layers": number("llama.block_count", UINT32, struct.pack("<I", 10**6)),
-    "a wide layer": number("llama.embedding_length", UINT32, struct.pack("<I", 2**31)),
-    "a text for a number": number("llama.block_count", TEXT, text("many")),
+    "a million layers": with_setting("llama.block_count", UINT32, struct.pack("<I", 10**6)),
+    "a wide layer": with_setting("llama.embedding_length", UINT32, struct.pack("<I", 2**31)),
+    "a text for a number": with_setting("llama.block_count", TEXT, text("many")),
 }
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_gguf_file_that_is_not_as_it_should_be_is_refused(tmp_path, name):
+def test_damaged_gguf_files_are_refused(tmp_path, name):
     (tmp_path / "m.gguf").write_bytes(HOSTILE[name])
     for path in (tmp_path / "m.gguf", tmp_path):
         with pytest.raises(ModelError, match=r"m\.gguf is not a valid GGUF file"):
             load_model(path)
 
 
-def test_the_weights_of_a_gguf_file_are_counted(tmp_path):
+def test_weights_of_a_gguf_file_are_counted_by_type(tmp_path):
     tensors = [tensor("a", [4, 8], 0), tensor("b", [32], 3), tensor("c", [2, 2, 2], 30)]
     (tmp_path / "m.gguf").write_bytes(gguf([LLAMA, LAYERS, WORDS], tensors, data=200))
     assert gguf_weights(tmp_path / "m.gguf") == {"F32": 32, PACKED: 32, "BF16": 8}
 
 
-def test_a_missing_file_and_a_choice_of_files_are_no_model(tmp_path):
+def test_a_missing_gguf_file_and_several_in_a_folder_are_refused(tmp_path):
     with pytest.raises(ModelError, match=r"m\.gguf is missing"):
         load_model(tmp_path / "m.gguf")
     for name in ("a.gguf", "b.gguf"):
@@ -216,7 +209,7 @@ def test_a_missing_file_and_a_choice_of_files_are_no_model(tmp_path):
             read(tmp_path)
 
 
-def test_a_gguf_file_needs_its_package_and_weights_that_it_can_read(tmp_path, monkeypatch):
+def test_a_gguf_file_needs_the_gguf_package_and_readable_weights(tmp_path, monkeypatch):
     (tmp_path / "m.gguf").write_bytes(gguf([LLAMA, LAYERS, WORDS], [], data=64))
     with monkeypatch.context() as patched:
         patched.setattr(pretrained, "find_spec", lambda name: None)

@@ -1,4 +1,4 @@
-"""Texts are read once, together, no further than needed, and states keep what they hold."""
+"""Texts are read together, once and no further than needed, after the right context."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def model(request, foreign):
 
 @torch.no_grad()
 def naive(model, before):
-    """Each text in a forward pass of its own, after all that is before it."""
+    """Log-probabilities by transformers, one text at a time, after the tokens `before`."""
     log_probs = []
     for text in TEXTS:
         logits = model.network(torch.tensor([before + text])).logits[0].log_softmax(-1)
@@ -32,7 +32,7 @@ def naive(model, before):
 
 
 @pytest.mark.slow
-def test_every_token_is_predicted_as_by_transformers(model):
+def test_log_probabilities_equal_those_of_transformers(model):
     first = model.first_token
     assert model.separate_head == (model.settings.model_type != "gemma2")
     for reader, before in (
@@ -49,12 +49,12 @@ def test_every_token_is_predicted_as_by_transformers(model):
 def test_a_prefix_is_read_once(model, monkeypatch):
     passes, forward = [], torch.nn.Embedding.forward
 
-    def counted(self, ids):
+    def counting(self, ids):
         if self is model._base_network().get_input_embeddings():
             passes.append(tuple(ids.shape))
         return forward(self, ids)
 
-    monkeypatch.setattr(torch.nn.Embedding, "forward", counted)
+    monkeypatch.setattr(torch.nn.Embedding, "forward", counting)
     prefixed = PrefixedModel(model, [4, 2, 9])
     measure(prefixed, pack(TEXTS), [log_prob])
     assert passes == [(1, 1), (1, 2), (5, 5)]
@@ -64,52 +64,45 @@ def test_a_prefix_is_read_once(model, monkeypatch):
         list(read(model.train(), pack(TEXTS)))
 
 
-def test_a_state_goes_on_as_if_nobody_had_read_texts_after_it(model):
-    def begun():
+def test_reading_texts_after_a_state_does_not_change_it(model):
+    def begin():
         return model.read(model.start(2), torch.tensor([[4, 2], [9, 3]]))
 
-    expected, again = model.log_probs(model.advance(begun(), torch.tensor([7, 8]))), begun()
+    expected, state = model.log_probs(model.advance(begin(), torch.tensor([7, 8]))), begin()
     with torch.no_grad():
-        model.body(torch.tensor([[1, 1, 6], [5, 5, 5]]), again)
-    log_probs = model.log_probs(model.advance(again, torch.tensor([7, 8])))
+        model.body(torch.tensor([[1, 1, 6], [5, 5, 5]]), state)
+    log_probs = model.log_probs(model.advance(state, torch.tensor([7, 8])))
     torch.testing.assert_close(log_probs, expected, rtol=1e-5, atol=1e-6)
 
 
-def counting(model, monkeypatch):
-    """How many tokens each pass of a model reads, from here on."""
-    seen, body = [], model.body
+@pytest.fixture
+def lstm(make):
+    return make["lstm"]()
+
+
+@pytest.fixture
+def sizes(lstm, monkeypatch):
+    """How many tokens each pass of the LSTM reads."""
+    sizes, body = [], lstm.body
     monkeypatch.setattr(
-        model, "body", lambda *arguments: seen.append(arguments[0].numel()) or body(*arguments)
+        lstm, "body", lambda *arguments: sizes.append(arguments[0].numel()) or body(*arguments)
     )
-    return seen
+    return sizes
 
 
-def test_texts_are_read_no_further_than_to_the_last_word_asked(make, monkeypatch):
-    model = make["lstm"]()
-    seen = counting(model, monkeypatch)
-    word_ranks(model, random_texts([50, 40, 30]), [3, 55])
-    assert sum(seen) == 2 * 5  # texts 0 and 1, padded to 5
+def test_texts_are_read_no_further_than_the_last_wanted_word(lstm, sizes):
+    word_ranks(lstm, random_texts([50, 40, 30]), [3, 55])
+    assert sum(sizes) == 2 * 5  # texts 0 and 1, padded to 5
 
 
-def test_a_long_text_is_read_in_windows_that_hand_on_the_state(make, monkeypatch):
-    model, data = make["lstm"](), random_texts([5, 300, 120])
-    expected = word_ranks(model, data).ranks.tolist()
-    seen = counting(model, monkeypatch)
-    assert word_ranks(model, data, batch_tokens=64).ranks.tolist() == expected
-    assert max(seen) <= 64
+def test_a_long_text_is_read_in_windows_that_continue_the_state(make, lstm, sizes):
+    data = random_texts([5, 300, 120])
+    expected = word_ranks(make["lstm"](), data).ranks.tolist()
+    assert word_ranks(lstm, data, batch_tokens=64).ranks.tolist() == expected
+    assert max(sizes) <= 64
 
 
-@pytest.mark.parametrize("name", ["lstm", "transformer", "table"])
-def test_only_the_wanted_tokens_are_given_each_once(shared, name):
-    data = random_texts([9, 0, 30, 5])
-    spans = list(read(shared[name], data, [30, 4, 7, 7, 45], batch_tokens=6))
-    assert sorted(np.concatenate([span.positions for span in spans])) == [4, 7, 30, 45]
-    for span in spans:
-        assert span.targets.tolist() == data.tokens[span.positions].tolist()
-        assert len(span.hidden) == len(span.positions)
-
-
-def test_a_text_longer_than_a_batch_of_a_model_without_a_limit_is_cut(make):
+def test_a_text_longer_than_a_batch_is_cut_if_the_model_has_no_limit(make):
     model, data = make["llama"](), random_texts([9])
     model.longest = None
     cut = measure(model, data, [log_prob], batch_tokens=5)["log_probs"]
@@ -121,7 +114,7 @@ def test_a_text_longer_than_a_batch_of_a_model_without_a_limit_is_cut(make):
 
 
 @pytest.mark.parametrize("name", ["lstm", "transformer", "table", "gpt2"])
-def test_a_text_has_the_context_that_it_is_given(shared, name):
+def test_texts_are_read_after_the_given_context(shared, name):
     model, data = shared[name], random_texts([5, 0, 7])
     log_probs = measure(model, data, [log_prob], context=NO_CONTEXT)["log_probs"]
     expected = []
@@ -140,12 +133,12 @@ def test_a_text_has_the_context_that_it_is_given(shared, name):
     np.testing.assert_allclose(log_probs, again, rtol=1e-5)
 
 
-def test_a_context_without_room_for_a_text_is_refused(shared):
+def test_a_context_must_leave_room_for_a_text(shared):
     with pytest.raises(ValueError, match="context must be shorter than the model's 12 tokens"):
         list(read(shared["gpt2"], random_texts([3]), context=ReadContext(3, length=12)))
 
 
-def test_words_are_all_tokens_but_the_last_of_each_text(shared):
+def test_words_are_all_tokens_except_the_last_of_each_text(shared):
     data = EncodedCorpus(np.array([1, 2, 1, 1], np.int32), np.array([0, 3, 4]))
     assert word_positions(data).tolist() == [0, 1]
     assert list(read(shared["gpt2"], pack([]))) == []
@@ -157,7 +150,7 @@ def random_pair(rows, tokens, generator):
     return keys, values
 
 
-def test_any_tree_of_continuations_is_what_concatenation_gives():
+def test_branching_states_equal_concatenation():
     rng = torch.Generator().manual_seed(0)
     keys, values = random_pair(4, 2, rng)
     states = [(KeysAndValues.of(keys, values), keys, values)]
@@ -178,7 +171,7 @@ def test_any_tree_of_continuations_is_what_concatenation_gives():
     assert all(torch.equal(state.read()[1], values) for state, _, values in states)
 
 
-def test_one_text_that_goes_on_is_seldom_copied_and_choosing_rows_copies_nothing():
+def test_extending_a_state_rarely_copies_and_selecting_rows_never_does():
     rng, addresses = torch.Generator().manual_seed(0), set()
     state = KeysAndValues.of(*random_pair(3, 1, rng))
     for _ in range(64):
@@ -188,6 +181,6 @@ def test_one_text_that_goes_on_is_seldom_copied_and_choosing_rows_copies_nothing
     assert len(addresses) <= 6
     assert state.nbytes <= 2 * 2 * 3 * 2 * 65 * 3 * 4
     state = KeysAndValues.of(*random_pair(6, 5, rng))
-    chosen = state[torch.tensor([3, 3, 1])]
-    assert chosen.keys is state.keys
-    assert chosen.nbytes == state.nbytes // 2
+    rows = state[torch.tensor([3, 3, 1])]
+    assert rows.keys is state.keys
+    assert rows.nbytes == state.nbytes // 2

@@ -1,7 +1,4 @@
-"""A folder that is broken, or lies, is refused: one error that names it, and what to do instead.
-
-One table for each kind of folder. Nothing is opened, run or allocated before it is checked.
-"""
+"""Damaged model folders are refused by one error that names the folder and a remedy."""
 
 import json
 import math
@@ -13,13 +10,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.damage import damaged, refusal
-from tests.models.conftest import (
-    TARGETS,
-    describe,
-    intent_slot_model,
-    reseal,
-    translator,
-)
+from tests.models.conftest import TARGETS, edit_json, intent_slot_model, reseal, translator
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import AccessDenied, ModelError, VestigeError
 from vestige.models.checkpoints import load_intent_slot, load_model, load_seq2seq, save_model
@@ -28,46 +19,47 @@ from vestige.models.nlu_encoder import new_encoder
 from vestige.training.new_models import new_model
 
 SHORT = WordVocabulary(("<unk>", "<eos>"))
+MODEL, CONFIG = "model.safetensors", "config.json"
+ADAPTER, ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
+HEADS, HEADS_CONFIG = "heads.safetensors", "intent_slot.json"
+
+# Ways to damage a folder
 
 
 def write(name, content):
-    """A breakage: a file with another content."""
     return lambda folder: (folder / name).write_bytes(content)
 
 
-def lose(name):
+def delete(name):
     return lambda folder: (folder / name).unlink()
 
 
-def cut(name, by=10):
+def truncate(name, by=10):
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:-by])
 
 
-def told(name, **changes):
-    """A breakage: a JSON file with other fields."""
-    return lambda folder: describe(folder / name, **changes)
+def edit(name, **changes):
+    return lambda folder: edit_json(folder / name, **changes)
 
 
 def sealed(**changes):
-    """A breakage: a description of ours with other fields, whose hash holds."""
+    """Change model.json, with a correct hash of the weights."""
     return lambda folder: reseal(folder, **changes)
 
 
-def lacking(name, count=1, *, key=None):
-    """A breakage: weights without the first few, or without one of them."""
+def without(name, count=1, *, key=None):
+    """Remove the first few weights, or one by name."""
 
-    def lack(folder):
+    def remove(folder):
         weights = load_file(folder / name)
-        gone = [key] if key else sorted(weights)[:count]
-        remaining = {key: weight for key, weight in weights.items() if key not in gone}
+        removed = [key] if key else sorted(weights)[:count]
+        remaining = {key: weight for key, weight in weights.items() if key not in removed}
         save_file(remaining, folder / name, metadata={"format": "pt"})
 
-    return lack
+    return remove
 
 
 def as_pickle(name, pickled):
-    """A breakage: the weights as a pickle, which may run code."""
-
     def pickle(folder):
         torch.save(load_file(folder / name), folder / pickled)
         (folder / name).unlink()
@@ -76,19 +68,19 @@ def as_pickle(name, pickled):
 
 
 def flip_last_bit(folder):
-    content = bytearray((folder / "model.safetensors").read_bytes())
+    content = bytearray((folder / MODEL).read_bytes())
     content[-1] ^= 1
-    (folder / "model.safetensors").write_bytes(content)
+    (folder / MODEL).write_bytes(content)
 
 
 def other_shapes(folder):
-    weights = load_file(folder / "model.safetensors")
-    save_file({key: value[:1] for key, value in weights.items()}, folder / "model.safetensors")
+    weights = load_file(folder / MODEL)
+    save_file({key: value[:1] for key, value in weights.items()}, folder / MODEL)
     reseal(folder)
 
 
-def resealed_nonsense(folder):
-    (folder / "model.safetensors").write_bytes(b"not what it says")
+def invalid_weights(folder):
+    (folder / MODEL).write_bytes(b"not safetensors")
     reseal(folder)
 
 
@@ -108,172 +100,153 @@ def without_tokenizer(folder):
         file.unlink()
 
 
-OURS = {
-    "weights missing": (lose("model.safetensors"), "model.safetensors is missing"),
-    "weights cut short": (cut("model.safetensors"), "SHA-256"),
+OF_LSTM = {
+    "weights missing": (delete(MODEL), "model.safetensors is missing"),
+    "weights truncated": (truncate(MODEL), "SHA-256"),
     "one bit flipped": (flip_last_bit, "SHA-256"),
     "weights of other shapes": (other_shapes, "does not fit"),
-    "no safetensors": (resealed_nonsense, "does not fit"),
+    "weights not safetensors": (invalid_weights, "does not fit"),
     "description empty": (write("model.json", b""), "model.json is not"),
     "description a list": (write("model.json", b"[]"), "a list"),
     "description not text": (write("model.json", b"\xff\xfe"), "is not"),
-    "description lacks keys": (write("model.json", b"{}"), "it is missing"),
-    "format of the future": (sealed(format=99), "format 99"),
+    "description without keys": (write("model.json", b"{}"), "it is missing"),
+    "future format": (sealed(format=99), "format 99"),
     "unknown architecture": (sealed(architecture="rnn"), "'rnn'"),
     "architecture a list": (sealed(architecture=[1]), "model.json"),
     "size not a number": (sealed(vocab_size="many"), "model.json"),
-    "setting unknown": (sealed(config={"colour": 1}), "colour"),
-    "setting impossible": (sealed(config={"layers": -1}), "layers"),
+    "unknown setting": (sealed(config={"colour": 1}), "colour"),
+    "impossible setting": (sealed(config={"layers": -1}), "layers"),
     "setting of another type": (sealed(config={"layers": "two"}), "fit"),
     "settings of another size": (sealed(config={"hidden_size": 3}), "fit"),
-    "vocabulary missing": (lose("vocabulary.json"), "vocabulary"),
-    "vocabulary cut short": (cut("vocabulary.json"), "vocabulary"),
-    "vocabulary of another": (SHORT.save, "vocabulary"),
+    "vocabulary missing": (delete("vocabulary.json"), "vocabulary"),
+    "vocabulary truncated": (truncate("vocabulary.json"), "vocabulary"),
+    "vocabulary of another model": (SHORT.save, "vocabulary"),
 }
-SHAPE = {"intents": ["Ask", "Tell"], "tags": ["O", "B-pin", "I-pin"], "embedding_size": 5}
-SHAPE |= {"hidden_size": 4}
-INTENTS = {
-    "fewer tags": (sealed(config=SHAPE | {"tags": ["O", "B-pin"]}), "does not fit"),
-    "more intents": (sealed(config=SHAPE | {"intents": ["Ask", "Tell", "Pay"]}), "does not fit"),
-    "an intent twice": (sealed(config=SHAPE | {"intents": ["Ask", "Ask"]}), "all different"),
-    "no tags": (sealed(config=SHAPE | {"tags": []}), "at least one"),
-    "another size": (sealed(config=SHAPE | {"hidden_size": 5}), "does not fit"),
-    "no layers": (sealed(config=SHAPE | {"layers": 0}), "layers"),
-    "setting unknown": (sealed(config=SHAPE | {"colour": 1}), "does not fit"),
-    "vocabulary of another": (SHORT.save, "is not the one"),
-    "vocabulary of another, sealed": (other_vocabulary, "does not fit"),
+SETTINGS = {"intents": ["Ask", "Tell"], "tags": ["O", "B-pin", "I-pin"], "embedding_size": 5}
+SETTINGS |= {"hidden_size": 4}
+OF_INTENTS = {
+    "fewer tags": (sealed(config=SETTINGS | {"tags": ["O", "B-pin"]}), "does not fit"),
+    "more intents": (sealed(config=SETTINGS | {"intents": ["Ask", "Tell", "Pay"]}), "does not fit"),
+    "repeated intent": (sealed(config=SETTINGS | {"intents": ["Ask", "Ask"]}), "all different"),
+    "no tags": (sealed(config=SETTINGS | {"tags": []}), "at least one"),
+    "no layers": (sealed(config=SETTINGS | {"layers": 0}), "layers"),
+    "vocabulary of another model, sealed": (other_vocabulary, "does not fit"),
 }
-PAIRS = {
-    "no vocabulary of sources": (
-        lose("source/vocabulary.json"),
+OF_PAIRS = {
+    "source vocabulary missing": (
+        delete("source/vocabulary.json"),
         "the vocabulary in .*source cannot be read",
     ),
-    "another vocabulary of sources": (
+    "another source vocabulary": (
         lambda folder: TARGETS.save(folder / "source"),
         "is not the one in model.json",
     ),
-    "no word of sources": (without_source, "is not the one in model.json"),
+    "source vocabulary undescribed": (without_source, "is not the one in model.json"),
 }
-HUGGING_FACE = {
-    "pickle": (as_pickle("model.safetensors", "pytorch_model.bin"), "pickle"),
-    "no weights": (lose("model.safetensors"), "no weights"),
-    "weights cut short": (cut("model.safetensors", 100), "cannot be loaded"),
-    "weights empty": (write("model.safetensors", b""), "cannot be loaded"),
-    "a layer missing": (
-        lacking("model.safetensors", 3),
-        "do not fit|needs .* weights; its files have",
-    ),
-    "no configuration in it": (write("config.json", b"{}"), "cannot be loaded"),
-    "configuration cut short": (cut("config.json", 100), "is not JSON"),
-    "unknown architecture": (told("config.json", model_type="nothing"), "cannot be loaded"),
-    "another size": (
-        told("config.json", hidden_size=8, n_embd=8),
-        "(cannot be loaded|do not fit)",
-    ),
-    "encoder-decoder": (told("config.json", is_encoder_decoder=True), "encoder-decoder"),
+OF_HUGGING_FACE = {
+    "pickle": (as_pickle(MODEL, "pytorch_model.bin"), "pickle"),
+    "weights missing": (delete(MODEL), "no weights"),
+    "weights truncated": (truncate(MODEL, 100), "cannot be loaded"),
+    "weights empty": (write(MODEL, b""), "cannot be loaded"),
+    "layer missing": (without(MODEL, 3), "do not fit|needs .* weights; its files have"),
+    "empty configuration": (write(CONFIG, b"{}"), "cannot be loaded"),
+    "configuration truncated": (truncate(CONFIG, 100), "is not JSON"),
+    "unknown architecture": (edit(CONFIG, model_type="nothing"), "cannot be loaded"),
+    "another size": (edit(CONFIG, hidden_size=8, n_embd=8), "(cannot be loaded|do not fit)"),
+    "encoder-decoder": (edit(CONFIG, is_encoder_decoder=True), "encoder-decoder"),
     "tokenizer missing": (without_tokenizer, "tokenizer"),
-    "tokenizer cut short": (cut("tokenizer.json", 100), "tokenizer"),
+    "tokenizer truncated": (truncate("tokenizer.json", 100), "tokenizer"),
 }
-CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-ADAPTER = {
-    "pickle": (as_pickle(WEIGHTS, "adapter_model.bin"), "pickle"),
-    "cut short": (cut(WEIGHTS), "does not fit its base"),
-    "a matrix missing": (lacking(WEIGHTS), "missing adapter keys"),
-    "another rank": (told(CONFIG, r=3), "does not fit its base"),
-    "another architecture": (told(CONFIG, target_modules=["nowhere"]), "does not fit its base"),
-    "description cut short": (cut(CONFIG), "is not JSON"),
-    "of an unknown kind": (told(CONFIG, peft_type="MAGIC"), "does not describe an adapter"),
-    "a prompt": (told(CONFIG, peft_type="PROMPT_TUNING"), "adapter"),
-    "no base named": (told(CONFIG, base_model_name_or_path=None), "names no base"),
-    "base gone": (told(CONFIG, base_model_name_or_path="/nowhere/at/all"), "not at /nowhere"),
-    "its own base": (
-        lambda d: describe(d / CONFIG, base_model_name_or_path=str(d)),
+OF_ADAPTER = {
+    "pickle": (as_pickle(ADAPTER, "adapter_model.bin"), "pickle"),
+    "truncated": (truncate(ADAPTER), "does not fit its base"),
+    "matrix missing": (without(ADAPTER), "missing adapter keys"),
+    "another rank": (edit(ADAPTER_CONFIG, r=3), "does not fit its base"),
+    "other modules": (edit(ADAPTER_CONFIG, target_modules=["nowhere"]), "does not fit its base"),
+    "configuration truncated": (truncate(ADAPTER_CONFIG), "is not JSON"),
+    "unknown kind": (edit(ADAPTER_CONFIG, peft_type="MAGIC"), "does not describe an adapter"),
+    "prompt tuning": (edit(ADAPTER_CONFIG, peft_type="PROMPT_TUNING"), "adapter"),
+    "unnamed base": (edit(ADAPTER_CONFIG, base_model_name_or_path=None), "names no base"),
+    "missing base": (edit(ADAPTER_CONFIG, base_model_name_or_path="/nowhere"), "not at /nowhere"),
+    "base is the adapter": (
+        lambda folder: edit_json(folder / ADAPTER_CONFIG, base_model_name_or_path=str(folder)),
         "is an adapter, not a whole model",
     ),
-    **{
-        what: (told(CONFIG, **changes), r"adapter_config\.json")
-        for what, changes in {
-            "a pattern that repeats repetitions": {"target_modules": r"(.*a)*b"},
-            "a pattern that repeats too often": {"target_modules": r".*.*.*.*.*x"},
-            "patterns of ranks": {"rank_pattern": {r"(a+)+": 2}},
-            "a rank beyond all": {"r": 10**12},
-            "no rank": {"r": 0},
-            "half a rank": {"r": 1.5},
-            "a scale that is no number": {"lora_alpha": "two"},
-            "modules of another type": {"target_modules": [1, 2]},
-            "a module of another package": {
-                "megatron_config": {"a": 1},
-                "megatron_core": "antigravity",
-            },
-            "a base that is a list": {"base_model_name_or_path": ["a"]},
-            "another kind": {"peft_type": 3},
-        }.items()
-    },
 }
-HEADS = {
-    "no heads": (lose("heads.safetensors"), "heads.safetensors"),
-    "heads cut short": (write("heads.safetensors", b"ab"), "does not fit"),
-    "a head's part missing": (
-        lacking("heads.safetensors", key="intent_head.bias"),
-        "(?s)does not fit.*bias",
-    ),
-    "another number of labels": (told("intent_slot.json", intents=["Fly"]), "does not fit"),
-    "a label twice": (told("intent_slot.json", tags=["O", "O", "B-city"]), "all different"),
-    "labels are no list": (
-        told("intent_slot.json", tags=3),
-        r"intent_slot\.json has unexpected",
-    ),
-    "no JSON": (write("intent_slot.json", b"{"), r"intent_slot\.json is not"),
-    "another format": (told("intent_slot.json", format=2), "format 2"),
-    "no weights": (lose("model.safetensors"), "model.safetensors|missing"),
-    "no tokenizer": (lose("tokenizer.json"), "tokenizer"),
+HOSTILE_SETTINGS = {
+    "pattern with nested repetition": {"target_modules": r"(.*a)*b"},
+    "pattern with many repetitions": {"target_modules": r".*.*.*.*.*x"},
+    "rank pattern with nested repetition": {"rank_pattern": {r"(a+)+": 2}},
+    "huge rank": {"r": 10**12},
+    "zero rank": {"r": 0},
+    "fractional rank": {"r": 1.5},
+    "scale not a number": {"lora_alpha": "two"},
+    "modules of another type": {"target_modules": [1, 2]},
+    "module of another package": {"megatron_config": {"a": 1}, "megatron_core": "antigravity"},
+    "base is a list": {"base_model_name_or_path": ["a"]},
+    "kind is a number": {"peft_type": 3},
+}
+OF_ADAPTER |= {
+    name: (edit(ADAPTER_CONFIG, **changes), r"adapter_config\.json")
+    for name, changes in HOSTILE_SETTINGS.items()
+}
+OF_ENCODER = {
+    "heads missing": (delete(HEADS), "heads.safetensors"),
+    "heads truncated": (write(HEADS, b"ab"), "does not fit"),
+    "part of a head missing": (without(HEADS, key="intent_head.bias"), "(?s)does not fit.*bias"),
+    "another number of labels": (edit(HEADS_CONFIG, intents=["Fly"]), "does not fit"),
+    "repeated label": (edit(HEADS_CONFIG, tags=["O", "O", "B-city"]), "all different"),
+    "labels not a list": (edit(HEADS_CONFIG, tags=3), r"intent_slot\.json has unexpected"),
+    "description not JSON": (write(HEADS_CONFIG, b"{"), r"intent_slot\.json is not"),
+    "another format": (edit(HEADS_CONFIG, format=2), "format 2"),
+    "weights missing": (delete(MODEL), "model.safetensors|missing"),
+    "tokenizer missing": (delete("tokenizer.json"), "tokenizer"),
 }
 READERS = {
-    "lstm": (load_model, OURS),
-    "gpt2": (load_model, HUGGING_FACE),
-    "llama": (load_model, HUGGING_FACE),
-    "gpt2 adapter": (load_model, ADAPTER),
-    "llama adapter": (load_model, ADAPTER),
-    "intents": (load_intent_slot, INTENTS),
-    "pairs": (load_seq2seq, PAIRS),
-    "encoder": (load_intent_slot, HEADS),
+    "lstm": (load_model, OF_LSTM),
+    "gpt2": (load_model, OF_HUGGING_FACE),
+    "llama": (load_model, OF_HUGGING_FACE),
+    "gpt2 adapter": (load_model, OF_ADAPTER),
+    "llama adapter": (load_model, OF_ADAPTER),
+    "intents": (load_intent_slot, OF_INTENTS),
+    "pairs": (load_seq2seq, OF_PAIRS),
+    "encoder": (load_intent_slot, OF_ENCODER),
 }
 
 
 @pytest.fixture(scope="session")
-def sound(shared, words, new_bert, tmp_path_factory):
-    """A folder of each kind as it is saved, to be copied and broken."""
-    directory = tmp_path_factory.mktemp("sound")
-    names = ("lstm", "gru", "transformer", "table", *READERS)
-    kinds = {name: shared[name] for name in names if name not in ("intents", "pairs", "encoder")}
-    kinds |= {"intents": intent_slot_model(words), "pairs": translator(), "encoder": new_bert}
-    for name, model in kinds.items():
-        save_model(model, directory / name)
+def saved(shared, words, new_bert, tmp_path_factory):
+    """A folder of each kind, to be copied and damaged."""
+    directory = tmp_path_factory.mktemp("saved")
+    models = {"intents": intent_slot_model(words), "pairs": translator(), "encoder": new_bert}
+    for name in ("gru", "transformer", "table", *READERS):
+        save_model(models.get(name) or shared[name], directory / name)
     return directory
 
 
 @pytest.fixture
-def copied(sound, tmp_path):
-    return lambda name: Path(shutil.copytree(sound / name, tmp_path / name))
+def copied(saved, tmp_path):
+    return lambda name: Path(shutil.copytree(saved / name, tmp_path / name))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "what"), [(name, what) for name, (_, table) in READERS.items() for what in table]
+    ("name", "damage"), [(name, damage) for name, (_, table) in READERS.items() for damage in table]
 )
-@pytest.mark.filterwarnings("ignore")  # whatever transformers and PEFT say before they give up
-def test_a_broken_folder_is_refused_with_the_remedy(copied, name, what):
-    read, table = READERS[name]
-    (breakage, says), folder = table[what], copied(name)
-    breakage(folder)
-    with pytest.raises(VestigeError, match=f"(?s){says}") as caught:
-        read(folder)
+@pytest.mark.filterwarnings("ignore")  # transformers and PEFT may warn before they fail
+def test_a_damaged_folder_is_refused_with_a_remedy(copied, name, damage):
+    load, table = READERS[name]
+    (change, message), folder = table[damage], copied(name)
+    change(folder)
+    with pytest.raises(VestigeError, match=f"(?s){message}") as caught:
+        load(folder)
     assert str(folder) in caught.value.problem
     assert caught.value.remedy
 
 
-def test_a_model_of_another_kind_is_told_apart(sound, encoders, folders):
-    for name, read, error, says in (
+@pytest.mark.parametrize(
+    ("name", "load", "error", "message"),
+    [
         ("intents", load_model, AccessDenied, "predicts no next words"),
         ("encoder", load_model, AccessDenied, "predicts no next words"),
         ("pairs", load_model, AccessDenied, "needs a source"),
@@ -281,32 +254,43 @@ def test_a_model_of_another_kind_is_told_apart(sound, encoders, folders):
         ("table", load_intent_slot, ModelError, "is a language model and has no intents"),
         ("gpt2", load_intent_slot, ModelError, "is a language model and has no intents"),
         ("lstm", load_seq2seq, ModelError, "is a language model and takes no source"),
-    ):
-        with pytest.raises(error, match=says):
-            read(sound / name, device="cpu")
-    for name in folders.values():
-        with pytest.raises(ModelError, match="is not an encoder") as caught:
-            new_encoder(name, ["a"], ["O"], seed=0)
-        assert str(name) in caught.value.problem
-        assert "encoder" in caught.value.remedy
+    ],
+)
+def test_a_model_of_another_kind_is_refused(saved, name, load, error, message):
+    with pytest.raises(error, match=message):
+        load(saved / name, device="cpu")
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_a_language_model_is_refused_as_an_encoder(folders, name):
+    with pytest.raises(ModelError, match="is not an encoder") as caught:
+        new_encoder(folders[name], ["a"], ["O"], seed=0)
+    assert str(folders[name]) in caught.value.problem
+    assert "encoder" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "load", [load_model, load_intent_slot, load_seq2seq, fingerprint, sha256_of]
+)
+def test_paths_that_are_not_models_are_refused(tmp_path, load):
     (tmp_path / "empty").mkdir()
-    (tmp_path / "file").write_text("kept")
-    for name, says in (
+    (tmp_path / "file").touch()
+    for name, message in (
         ("empty", r"has no model\.json"),
         ("file", "is a file"),
         ("missing", "does not exist"),
     ):
-        for read in (load_model, load_intent_slot, load_seq2seq, fingerprint, sha256_of):
-            with pytest.raises(ModelError, match=says):
-                read(tmp_path / name)
-    model = translator()
-    for target in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(ModelError, match=message):
+            load(tmp_path / name)
+
+
+def test_a_model_is_not_saved_over_a_file(tmp_path):
+    model, file = translator(), tmp_path / "file"
+    file.write_text("content")
+    for target in (file, file / "below"):
         with pytest.raises(ModelError, match="cannot be saved"):
             save_model(model, target)
-    assert (tmp_path / "file").read_text() == "kept"
+    assert file.read_text() == "content"
 
 
 HUGE = {
@@ -319,18 +303,18 @@ HUGE = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
-def test_every_field_of_a_description_is_checked(name, copied, little_memory):
+def test_damage_to_any_field_of_model_json_never_raises_a_traceback(name, copied, memory_limit):
     file, messages = copied(name) / "model.json", []
-    for what, content in damaged(json.loads(file.read_text())):
+    for damage, content in damaged(json.loads(file.read_text())):
         file.write_text(json.dumps(content))
-        messages.append(refusal(what, lambda: load_model(file.parent, device="cpu")))
+        messages.append(refusal(damage, lambda: load_model(file.parent, device="cpu")))
     assert len(messages) > 100
     assert sum(message is not None for message in messages) > 0.6 * len(messages)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HUGE)
-def test_a_size_that_the_weights_do_not_fill_is_refused(name, copied, little_memory):
+def test_sizes_that_differ_from_the_weights_are_refused(name, copied, memory_limit):
     folder = copied(name)
     config = json.loads((folder / "model.json").read_text())["config"]
     sizes = [
@@ -350,7 +334,7 @@ def test_a_size_that_the_weights_do_not_fill_is_refused(name, copied, little_mem
 @pytest.mark.slow
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("name", [*HUGE, "gpt2", "gpt2 adapter", "pairs"])
-def test_weights_that_are_no_numbers_are_refused(name, value, copied):
+def test_weights_that_are_not_finite_are_refused(name, value, copied):
     folder = copied(name)
     [file] = folder.glob("*.safetensors")
     weights = load_file(file)
@@ -367,7 +351,7 @@ def test_a_model_larger_than_memory_is_refused_with_an_estimate(shared):
     with pytest.raises(ValueError, match=r"weights would take [\d,.]+ GiB of memory"):
         new_model(model.vocabulary, type(model.config)(hidden_size=2**20, layers=9), seed=0)
     torch.manual_seed(4)
-    drawn = torch.rand(3)
+    expected = torch.rand(3)
     torch.manual_seed(4)
     new_model(model.vocabulary, model.config, seed=0)
-    assert torch.equal(torch.rand(3), drawn)  # the estimate leaves chance as it was
+    assert torch.equal(torch.rand(3), expected)  # the estimate does not use random numbers

@@ -1,7 +1,4 @@
-"""What is saved comes back bit for bit, and a fingerprint covers what is loaded, no less or more.
-
-What is refused is in `test_refused_models.py`.
-"""
+"""Models are saved and loaded bit for bit, and a fingerprint covers the weights that are loaded."""
 
 import copy
 import hashlib
@@ -22,7 +19,9 @@ from tests.models.conftest import (
     SOURCES,
     TARGETS,
     TRANSLATORS,
+    edit_json,
     intent_slot_model,
+    shard,
     translator,
 )
 from tests.models.test_intent_slot import KINDS
@@ -50,8 +49,6 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.models.seq2seq import Seq2SeqConfig, Seq2SeqModel
 from vestige.models.table import TableModel
 
-INDEX = "model.safetensors.index.json"
-
 
 @pytest.fixture
 def saved(shared, tmp_path):
@@ -59,37 +56,31 @@ def saved(shared, tmp_path):
     return tmp_path / "lstm"
 
 
-@pytest.fixture
-def folder(folders, tmp_path):
-    """A copy of another's model, to change."""
-    return Path(shutil.copytree(folders["gpt2"], tmp_path / "gpt2"))
-
-
-def ask(model):
+def answer(model):
     return model.log_probs(model.advance(model.start(2), torch.tensor([3, 1])))
 
 
-def ask_pairs(model):
+def answer_pairs(model):
     decoder = model.given("s1 s2")
     return decoder.logits(decoder.start(2))
 
 
-def ask_intents(model):
+def answer_intents(model):
     tokens, tags = torch.tensor([[5, 7, 6]]), torch.tensor([[0, 1, 2]])
     return model(tokens, torch.tensor([1]), tags).joint
 
 
 ROUND_TRIPS = {
-    **dict.fromkeys(LANGUAGE_MODELS, (load_model, ask)),
-    **{f"pairs: {kind}": (load_seq2seq, ask_pairs) for kind in TRANSLATORS},
-    **{f"intents: {kind}": (load_intent_slot, ask_intents) for kind in (*KINDS, "bert")},
+    **dict.fromkeys(LANGUAGE_MODELS, (load_model, answer)),
+    **{f"pairs: {kind}": (load_seq2seq, answer_pairs) for kind in TRANSLATORS},
+    **{f"intents: {kind}": (load_intent_slot, answer_intents) for kind in (*KINDS, "bert")},
 }
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ROUND_TRIPS)
-def test_a_saved_model_comes_back_bit_for_bit(request, words, tmp_path, name):
-    load, answer = ROUND_TRIPS[name]
+def test_a_loaded_model_equals_the_saved_one(request, words, tmp_path, name):
+    load, result = ROUND_TRIPS[name]
     kind = name.split(": ")[-1]
     if load is load_seq2seq:
         model = translator(kind)
@@ -106,7 +97,7 @@ def test_a_saved_model_comes_back_bit_for_bit(request, words, tmp_path, name):
     before, after = model.state_dict(), again.state_dict()
     assert before.keys() == after.keys()
     assert all(torch.equal(before[key], after[key]) for key in before)
-    assert torch.equal(answer(again), answer(model))
+    assert torch.equal(result(again), result(model))
     for field in ("vocab_size", "config", "intents", "tags", "longest", "architecture"):
         assert getattr(again, field, None) == getattr(model, field, None)
     assert again.vocabulary.fingerprint() == model.vocabulary.fingerprint()
@@ -122,7 +113,7 @@ def test_a_saved_model_comes_back_bit_for_bit(request, words, tmp_path, name):
     assert not list((tmp_path / "run" / "model").glob("*.bin"))
 
 
-def test_the_two_languages_may_be_read_in_pieces_of_words(tmp_path):
+def test_a_translator_can_have_two_subword_vocabularies(tmp_path):
     french, english = (
         SubwordVocabulary.train_bpe(Corpus.from_texts([text] * 4), size=270)
         for text in ("le renard brun saute", "the brown fox jumps")
@@ -134,21 +125,18 @@ def test_the_two_languages_may_be_read_in_pieces_of_words(tmp_path):
     assert again.vocabulary.fingerprint() == english.fingerprint()
 
 
-@pytest.mark.parametrize("name", ["lstm", "gpt2", "bert"])
-def test_the_fingerprint_is_that_of_the_weights(make, new_bert, tmp_path, name):
-
-    model = copy.deepcopy(new_bert) if name == "bert" else make[name]()
-    for name in ("a", "b"):
-        save_model(model, tmp_path / name)
+def test_the_fingerprint_of_an_encoder_covers_its_heads(new_bert, tmp_path):
+    model = copy.deepcopy(new_bert)
+    for folder in ("a", "b"):
+        save_model(model, tmp_path / folder)
     assert fingerprint(tmp_path / "a") == fingerprint(tmp_path / "b")
     with torch.no_grad():
-        last = model.tag_head.bias if name == "bert" else next(model.parameters())
-        last.view(-1)[0] += 1
+        model.tag_head.bias[0] += 1
     save_model(model, tmp_path / "b")
     assert fingerprint(tmp_path / "a") != fingerprint(tmp_path / "b")
 
 
-def test_nothing_but_the_model_is_left_behind(shared, tmp_path):
+def test_saving_leaves_only_the_files_of_the_model(shared, tmp_path):
     for _ in range(2):
         save_model(shared["lstm"], tmp_path / "model")
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
@@ -157,7 +145,7 @@ def test_nothing_but_the_model_is_left_behind(shared, tmp_path):
     assert len({file.stat().st_mode for file in files}) == 1
 
 
-def test_a_failed_save_leaves_the_old_model(saved):
+def test_a_failed_save_keeps_the_old_model(saved):
     before = fingerprint(saved)
 
     def fail():
@@ -171,7 +159,7 @@ def test_a_failed_save_leaves_the_old_model(saved):
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
-DYING = """
+KILLED = """
 import os, shutil, sys
 from pathlib import Path
 from vestige.models.folders import replacing
@@ -180,14 +168,14 @@ old, new, function, calls_left = sys.argv[1:]
 owner = shutil if function == "rmtree" else Path if function == "mkdir" else os
 original, left = getattr(owner, function), int(calls_left)
 
-def dying(*arguments, **options):
+def killing(*arguments, **options):
     global left
     if not left:
         os.kill(os.getpid(), 9)
     left -= 1
     return original(*arguments, **options)
 
-setattr(owner, function, dying)
+setattr(owner, function, killing)
 with replacing(Path(old)) as fresh:
     for file in Path(new).iterdir():
         (fresh / file.name).write_bytes(file.read_bytes())
@@ -200,13 +188,13 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(Path(vestige.__file__).parents[1])
     ("function", "calls", "survivor"),
     [("mkdir", 0, "old"), ("replace", 0, "old"), ("replace", 1, "old"), ("rmtree", 1, "new")],
 )
-def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path, function, calls, survivor):
+def test_a_kill_at_any_step_leaves_a_complete_model(tmp_path, function, calls, survivor):
     old, new = TableModel([0.5, 0.5], [[0.5, 0.5]] * 2), TableModel([1, 0], [[1, 0]] * 2)
     target, other = tmp_path / "model", tmp_path / "other"
     save_model(old, target)
     save_model(new, other)
     expected = {"old": fingerprint(target), "new": fingerprint(other)}
-    command = [sys.executable, "-c", DYING, target, other, function, str(calls)]
+    command = [sys.executable, "-c", KILLED, target, other, function, str(calls)]
     assert subprocess.run(command, check=False, env=ENVIRONMENT).returncode == -9
     assert fingerprint(target) == expected[survivor]
     assert isinstance(load_model(target), TableModel)
@@ -215,14 +203,14 @@ def test_a_kill_at_any_step_leaves_a_whole_model(tmp_path, function, calls, surv
     assert {path.name for path in tmp_path.iterdir()} == {"model", "other"}
 
 
-def test_the_checkpoint_of_a_killed_save_is_found_by_its_own_name(saved):
+def test_a_checkpoint_moved_aside_by_a_killed_save_is_found(saved):
     expected = fingerprint(saved)
     shutil.move(saved, saved.with_name(f".{saved.name}.before"))
     assert fingerprint(saved) == expected
 
 
 @pytest.mark.slow
-def test_our_own_models_load_without_transformers(saved):
+def test_native_models_load_without_transformers(saved):
     code = (
         "import sys; from vestige.models.checkpoints import load_model; "
         f"load_model({str(saved)!r}); "
@@ -231,41 +219,24 @@ def test_our_own_models_load_without_transformers(saved):
     subprocess.run([sys.executable, "-c", code], check=True, env=ENVIRONMENT)
 
 
-def shard(folder, *names):
-    """Part the weights into files of these names, whatever they are."""
-    file = folder / "model.safetensors"
-    weights = load_file(file)
-    parts = {name: sorted(weights)[n :: len(names)] for n, name in enumerate(names)}
-    for name, keys in parts.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        save_file({key: weights[key] for key in keys}, folder / name, metadata={"format": "pt"})
-    named = {key: name for name, keys in parts.items() for key in keys}
-    (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": named}))
-    file.unlink()
-
-
-def test_shards_are_loaded_and_hashed_and_a_stray_file_is_neither(folder):
+def test_shards_are_hashed_and_stray_files_are_not(folder, saved):
     expected = load_model(folder).state_dict()
     shard(folder, "a.safetensors", "b.safetensors")
     loaded = load_model(folder).state_dict()
     assert all(torch.equal(loaded[key], expected[key]) for key in expected)
     assert [file.name for file in weight_files(folder)] == ["a.safetensors", "b.safetensors"]
     before = fingerprint(folder)
-    save_file({"x": torch.zeros(1)}, folder / "stray.safetensors")
-    assert fingerprint(folder) == before
+    for path in (folder, saved):
+        expected = fingerprint(path)
+        save_file({"x": torch.zeros(1)}, path / "stray.safetensors")
+        assert fingerprint(path) == expected
     weights = load_file(folder / "b.safetensors")
     key = next(iter(weights))
     save_file({**weights, key: weights[key] + 1}, folder / "b.safetensors")
     assert fingerprint(folder) != before
 
 
-def test_of_our_own_checkpoint_one_file_is_hashed(saved):
-    before = fingerprint(saved)
-    save_file({"x": torch.zeros(1)}, saved / "stray.safetensors")
-    assert fingerprint(saved) == before
-
-
-def test_a_file_of_all_weights_goes_before_an_index(folder):
+def test_model_safetensors_takes_precedence_over_an_index(folder):
     content = (folder / "model.safetensors").read_bytes()
     shard(folder, "../elsewhere.safetensors")
     (folder / "model.safetensors").write_bytes(content)
@@ -273,17 +244,15 @@ def test_a_file_of_all_weights_goes_before_an_index(folder):
     load_model(folder)
 
 
-def test_weights_that_config_names_are_those_that_are_hashed(folder):
-    config = json.loads((folder / "config.json").read_text())
+def test_weights_named_in_the_configuration_are_hashed(folder):
     shutil.move(folder / "model.safetensors", folder / "other.safetensors")
-    save_file({"x": torch.zeros(1)}, folder / "model.safetensors")  # what would have been hashed
-    named = {**config, "transformers_weights": "other.safetensors"}
-    (folder / "config.json").write_text(json.dumps(named))
+    save_file({"x": torch.zeros(1)}, folder / "model.safetensors")  # a decoy
+    edit_json(folder / "config.json", transformers_weights="other.safetensors")
     load_model(folder)
     assert [file.name for file in weight_files(folder)] == ["other.safetensors"]
 
 
-def test_links_as_the_hub_cache_has_them_are_followed(folder, tmp_path):
+def test_symbolic_links_of_the_hub_cache_are_followed(folder, tmp_path):
     before = fingerprint(folder)
     shutil.move(folder / "model.safetensors", tmp_path / "blob")
     (folder / "model.safetensors").symlink_to(tmp_path / "blob")
@@ -291,7 +260,7 @@ def test_links_as_the_hub_cache_has_them_are_followed(folder, tmp_path):
     assert fingerprint(folder) == before
 
 
-def test_snapshots_whose_ids_stand_for_other_texts_are_refused(words):
+def test_models_with_different_vocabularies_are_incompatible(words):
     size = LSTMConfig(layers=1, embedding_size=2, hidden_size=2)
     model = LSTMLanguageModel(words, size)
     assert check_compatible(model, LSTMLanguageModel(words, size)) == ()
@@ -299,16 +268,16 @@ def test_snapshots_whose_ids_stand_for_other_texts_are_refused(words):
     assert check_compatible(model, lower) == ("lower case (False and True)",)
     renamed = WordVocabulary((*words.words[:-1], "another"))
     longer = WordVocabulary((*words.words, "another"))
-    for vocabulary, says in (
+    for vocabulary, message in (
         (renamed, "both have 20 tokens, but token 19 has two texts"),
         (longer, "20 tokens .* AFTER 21"),
     ):
-        with pytest.raises(IncompatibleModels, match=says) as caught:
+        with pytest.raises(IncompatibleModels, match=message) as caught:
             check_compatible(model, LSTMLanguageModel(vocabulary, size))
         assert "train both with one vocabulary" in caught.value.remedy
 
 
-def test_tokenizers_may_differ_in_flags_but_not_in_tokens(subwords):
+def test_tokenizers_can_differ_in_flags_but_not_in_tokens(subwords):
     from tokenizers import Tokenizer, normalizers
     from transformers import PreTrainedTokenizerFast
 
@@ -316,8 +285,8 @@ def test_tokenizers_may_differ_in_flags_but_not_in_tokens(subwords):
         content = json.loads(subwords.tokenizer.backend_tokenizer.to_str())
         if swap:
             ids = content["model"]["vocab"]
-            one, two = list(ids)[20:22]
-            ids[one], ids[two] = ids[two], ids[one]
+            first, second = list(ids)[20:22]
+            ids[first], ids[second] = ids[second], ids[first]
         inner = Tokenizer.from_str(json.dumps(content))
         if fold:
             inner.normalizer = normalizers.Lowercase()
@@ -335,7 +304,7 @@ def test_tokenizers_may_differ_in_flags_but_not_in_tokens(subwords):
         check_compatible(before, changed(swap=True))
 
 
-def test_a_loaded_model_is_hashed_by_name_shape_type_and_bytes():
+def test_a_model_is_hashed_by_name_shape_type_and_bytes_of_its_tensors():
     model = TableModel([0.25, 0.75], [[0.5, 0.5], [1.0, 0.0]])
     [(name, tensor)] = model.state_dict().items()
     naive = hashlib.sha256(f"{name} {tuple(tensor.shape)} torch.float32".encode())
@@ -375,23 +344,23 @@ def test_a_model_is_recorded_with_path_hash_and_parameters(shared, saved):
     assert (record["tokens"], record["hidden_size"], record["layers"]) == (20, 12, 2)
     assert record["vocabulary"] == model.vocabulary.fingerprint()
     assert "sha256" not in record
-    named = {"architecture", "parameters", "vocabulary", "tokens"}
-    assert set(network_record(shared["table"])) == named
+    fields = {"architecture", "parameters", "vocabulary", "tokens"}
+    assert set(network_record(shared["table"])) == fields
 
 
-def test_an_adapter_is_recorded_with_its_base_and_an_object_by_its_class(make, saved, words):
+def test_an_adapter_is_recorded_with_its_base_and_other_models_by_class(make, saved, words):
     model = make["lstm"]()
     model.base = str(saved)
-    base = {"path": str(saved), "sha256": sha256_of(saved)}
-    assert model_record(saved, model)["base"] == base
+    expected = {"path": str(saved), "sha256": sha256_of(saved)}
+    assert model_record(saved, model)["base"] == expected
 
-    class Own(torch.nn.Module):
+    class Custom(torch.nn.Module):
         vocabulary = words
 
-    assert model_record(None, Own())["architecture"] == "Own"
+    assert model_record(None, Custom())["architecture"] == "Custom"
 
 
-def test_a_corpus_is_recorded_by_size_and_content_and_by_path_where_it_has_one():
+def test_a_corpus_is_recorded_by_path_size_and_hash():
     corpus, other = (Corpus.from_texts(texts) for texts in (["a b", "c"], ["a b", "d"]))
     assert corpus_record(Path("x"), corpus) == {**corpus_record(corpus, corpus), "path": "x"}
     assert corpus_record(corpus, corpus)["path"] is None

@@ -1,6 +1,4 @@
-"""An encoder-decoder against its equations, one step at a time, and as a `NextToken`."""
-
-from dataclasses import replace
+"""Encoder-decoders equal their equations, and with a source they are language models."""
 
 import pytest
 import torch
@@ -8,7 +6,7 @@ import torch
 from tests.models.conftest import SOURCES, TARGETS, TRANSLATORS, translator
 from tests.models.test_next_token import CLOSE, gru_step, lstm_step
 from vestige.models.protocols import TwoParts
-from vestige.models.seq2seq import Decoder, Seq2SeqConfig
+from vestige.models.seq2seq import Decoder
 
 
 @pytest.fixture(params=TRANSLATORS)
@@ -16,7 +14,7 @@ def model(request):
     return translator(request.param)
 
 
-def ids(rows, length, top, seed=0):
+def random_ids(rows, length, top, seed=0):
     return torch.randint(0, top, (rows, length), generator=torch.Generator().manual_seed(seed))
 
 
@@ -31,28 +29,23 @@ def naive(model, source, target):
         from_state = weights["weight_hh_l0"] @ state[0] + weights["bias_hh_l0"]
         return (lstm_step if lstm else gru_step)(from_input, from_state, state)
 
-    state, encoder_outputs, logits = (torch.zeros(size), torch.zeros(size)), [], []
+    state, outputs, logits = (torch.zeros(size), torch.zeros(size)), [], []
     for token in source:
         state = step(encoder, model.source_embedding.weight[token], state)
-        encoder_outputs.append(state[0])
+        outputs.append(state[0])
+    outputs = torch.stack(outputs)
     for token in target:
         state = step(decoder, model.embedding.weight[token], state)
         hidden = state[0]
         if model.config.attention:
-            scores = torch.stack(
-                [(model.score.weight @ hidden) @ memory for memory in encoder_outputs]
-            )
-            shares = scores.exp() / scores.exp().sum()
-            context = sum(
-                share * memory for share, memory in zip(shares, encoder_outputs, strict=True)
-            )
-            hidden = torch.tanh(model.mix.weight @ torch.cat([context, hidden]))
+            attention = (outputs @ (model.score.weight @ hidden)).softmax(0)
+            hidden = torch.tanh(model.mix.weight @ torch.cat([attention @ outputs, hidden]))
         logits.append(model.head.weight @ hidden + model.head.bias)
     return torch.stack(logits)
 
 
-def test_a_batch_equals_the_equations_one_step_at_a_time(model):
-    sources, targets = ids(4, 6, len(SOURCES)), ids(4, 5, len(TARGETS), 1)
+def test_batches_equal_the_equations(model):
+    sources, targets = random_ids(4, 6, len(SOURCES)), random_ids(4, 5, len(TARGETS), 1)
     logits = model(sources, targets)
     for row in range(4):
         torch.testing.assert_close(logits[row], naive(model, sources[row], targets[row]), **CLOSE)
@@ -63,9 +56,9 @@ def test_a_batch_equals_the_equations_one_step_at_a_time(model):
     torch.testing.assert_close(model(sources, targets[:, :3]), logits[:, :3], **CLOSE)
 
 
-def test_given_a_source_it_answers_as_the_batch_does(model):
-    """What it keeps of the promises of `NextToken` is in `test_next_token.py`."""
-    sources, targets = ids(4, 6, len(SOURCES)), ids(4, 5, len(TARGETS), 1)
+def test_a_decoder_with_a_source_equals_the_batch(model):
+    """It also has the tests of `test_next_token.py`."""
+    sources, targets = random_ids(4, 6, len(SOURCES)), random_ids(4, 5, len(TARGETS), 1)
     sources[:, -1], targets[:, 0] = SOURCES.eos_id, TARGETS.eos_id
     expected = model(sources, targets)
     for row in range(4):
@@ -76,8 +69,8 @@ def test_given_a_source_it_answers_as_the_batch_does(model):
         torch.testing.assert_close(decoder(targets[row : row + 1])[0][0], expected[row], **CLOSE)
 
 
-def test_rows_of_one_source_may_say_different_things(model):
-    source, targets = ids(1, 4, len(SOURCES)), ids(5, 3, len(TARGETS), 2)
+def test_one_source_can_have_several_targets(model):
+    source, targets = random_ids(1, 4, len(SOURCES)), random_ids(5, 3, len(TARGETS), 2)
     expected = model(source.repeat(5, 1), targets)
     decoder = model.reading(source)
     torch.testing.assert_close(decoder(targets)[0], expected, **CLOSE)
@@ -86,21 +79,20 @@ def test_rows_of_one_source_may_say_different_things(model):
     torch.testing.assert_close(torch.cat([first, second], 1), expected, **CLOSE)
 
 
-def test_an_empty_source_is_its_end(model):
+def test_an_empty_source_is_its_end_token(model):
     decoder = model.given("")
     expected = model(torch.tensor([[SOURCES.eos_id]]), torch.tensor([[TARGETS.eos_id]]))
     torch.testing.assert_close(decoder.logits(decoder.start(1)), expected[0], **CLOSE)
 
 
-def test_only_attention_looks_at_all_that_the_encoder_said():
-    with_it, without = translator("lstm+attention"), translator("lstm")
-    assert {"score", "mix"} <= {name for name, _ in with_it.named_children()}
-    assert not {"score", "mix"} & {name for name, _ in without.named_children()}
-    assert without.given("s1 s2").start(1).memory is None
+def test_a_model_without_attention_has_no_memory_of_the_encoder():
+    plain = translator("lstm")
+    assert not {"score", "mix"} & {name for name, _ in plain.named_children()}
+    assert plain.given("s1 s2").start(1).memory is None
 
 
-def test_only_training_mode_drops_out_and_given_never_does(model):
-    sources, targets = ids(2, 4, len(SOURCES)), ids(2, 5, len(TARGETS), 1)
+def test_dropout_is_active_only_in_training_and_never_with_a_source(model):
+    sources, targets = random_ids(2, 4, len(SOURCES)), random_ids(2, 5, len(TARGETS), 1)
     expected = model(sources, targets)
     before = model.given("s1 s2").logits(model.given("s1 s2").start(1))
     model.train()
@@ -114,24 +106,10 @@ def test_only_training_mode_drops_out_and_given_never_does(model):
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_several_sources_need_a_row_each(model):
-    decoder = model.reading(ids(3, 4, len(SOURCES)))
+def test_several_sources_need_one_row_each(model):
+    decoder = model.reading(random_ids(3, 4, len(SOURCES)))
     assert isinstance(decoder, Decoder)
     with pytest.raises(ValueError, match="a row for each of 3 sources, got 1"):
         decoder.start(3)
     with pytest.raises(ValueError, match="a row for each of 3 sources, got 2"):
-        decoder(ids(2, 2, len(TARGETS)))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"cell": "rnn"}, "cell must be one of"),
-        ({"hidden_size": 0}, "hidden_size must be a whole number"),
-        ({"dropout_out": 1.0}, "dropout_out must lie in"),
-        ({"initial_range": -1}, "initial_range must be positive"),
-    ],
-)
-def test_a_shape_that_makes_no_sense_is_refused(changes, says):
-    with pytest.raises(ValueError, match=says):
-        replace(Seq2SeqConfig(), **changes)
+        decoder(random_ids(2, 2, len(TARGETS)))

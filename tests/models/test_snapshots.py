@@ -1,7 +1,4 @@
-"""Models that are compared are read alike: one precision, one set of ids, and each its own begin.
-
-Of an adapter, the base is the same weights without it.
-"""
+"""Compared models are loaded in one precision and answer over one set of ids."""
 
 import copy
 import shutil
@@ -10,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.models.test_hugging_face import spread
+from tests.models.test_hugging_face import dispatch
 from vestige.audits.update.pair import Pair
 from vestige.audits.update.scores import TokenScore
 from vestige.data.subwords import SubwordVocabulary
@@ -32,8 +29,8 @@ TEXTS = ["the quick brown fox", "the lazy dog and the cat", "the cat sat on the 
 
 
 @pytest.fixture(scope="module")
-def place(shared, folders, tmp_path_factory):
-    """The Llama of these tests as it is, in two halves of its precision, and an adapter of it."""
+def root(shared, folders, tmp_path_factory):
+    """The Llama in three precisions, and its adapter."""
     from transformers import AutoModelForCausalLM
 
     root = tmp_path_factory.mktemp("snapshots")
@@ -44,7 +41,7 @@ def place(shared, folders, tmp_path_factory):
     return root
 
 
-def opened(model, device="cpu"):
+def snapshots_of(model, device="cpu"):
     return Snapshots.with_base(model, None, device=device, monitor=SILENT)
 
 
@@ -53,56 +50,50 @@ def statistics(models):
         return models.statistics(models.encoded(TEXTS), outputs, of="texts")
 
 
-def test_an_adapter_brings_its_base_and_a_whole_model_has_none(place, folders):
-    pair, single = opened(place / "adapter"), opened(folders["llama"])
+def test_the_base_of_an_adapter_is_compared_and_a_whole_model_has_none(root, folders):
+    pair, single = snapshots_of(root / "adapter"), snapshots_of(folders["llama"])
     assert set(pair.models) == {"target", "base"}
     assert set(single.models) == {"target"}
     pair_statistics, single_statistics = statistics(pair), statistics(single)
-    np.testing.assert_allclose(
-        pair_statistics["base"].log_probs, single_statistics["target"].log_probs, atol=1e-6
-    )
-    assert (
-        np.abs(pair_statistics["target"].log_probs - pair_statistics["base"].log_probs).max() > 0.01
-    )
+    base, target = (pair_statistics[name].log_probs for name in ("base", "target"))
+    np.testing.assert_allclose(base, single_statistics["target"].log_probs, atol=1e-6)
+    assert np.abs(target - base).max() > 0.01
     assert pair.recorded["base"]["sha256"] == single.recorded["target"]["sha256"]
 
 
-def test_texts_are_cut_to_what_is_read_at_once(folders):
-    [ids] = opened(folders["gpt2"]).encoded(["the quick brown fox " * 20])
+def test_texts_are_cut_to_the_longest_that_a_model_reads(folders):
+    [ids] = snapshots_of(folders["gpt2"]).encoded(["the quick brown fox " * 20])
     assert len(ids) == 11
 
 
 @pytest.mark.parametrize("name", ["whole", "adapter"])
-def test_devices_change_nothing(place, folders, name):
-    model = folders["llama"] if name == "whole" else place / "adapter"
-    expected = statistics(opened(model))["target"]
-    assert np.allclose(
-        statistics(opened(model, "balanced"))["target"].log_probs, expected.log_probs, atol=1e-6
-    )
+def test_statistics_do_not_depend_on_devices(root, folders, name):
+    model = folders["llama"] if name == "whole" else root / "adapter"
+    expected = statistics(snapshots_of(model))["target"]
+    balanced = statistics(snapshots_of(model, "balanced"))["target"]
+    assert np.allclose(balanced.log_probs, expected.log_probs, atol=1e-6)
     if name == "whole":
-        parted = opened(model)
-        spread(parted.target.network)
-        result = statistics(parted)["target"]
+        distributed = snapshots_of(model)
+        dispatch(distributed.target.network)
+        result = statistics(distributed)["target"]
         assert result.ranks.tolist() == expected.ranks.tolist()
         np.testing.assert_allclose(result.log_probs, expected.log_probs, atol=1e-6)
 
 
-def test_half_precision_is_read_as_it_is_stored_where_the_hardware_multiplies_it(
-    place, monkeypatch
-):
+def test_half_precision_is_used_if_the_hardware_supports_it(root, monkeypatch):
     log_probs = {}
-    for able in (True, False):
-        monkeypatch.setattr(snapshots, "_in_hardware", lambda dtype, able=able: able)
-        half = opened(place / "torch.bfloat16")
-        assert half.target.head.weight.dtype == (torch.bfloat16 if able else torch.float32)
-        log_probs[able] = statistics(half)["target"].log_probs
+    for supported in (True, False):
+        monkeypatch.setattr(snapshots, "_in_hardware", lambda dtype, supported=supported: supported)
+        half = snapshots_of(root / "torch.bfloat16")
+        assert half.target.head.weight.dtype == (torch.bfloat16 if supported else torch.float32)
+        log_probs[supported] = statistics(half)["target"].log_probs
     np.testing.assert_allclose(log_probs[True], log_probs[False], atol=0.1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", HALVES)
-def test_weights_stay_as_they_are_stored_and_answers_are_float32(place, tmp_path, dtype):
-    folder = place / str(dtype)
+def test_weights_keep_their_stored_precision_and_logits_are_float32(root, tmp_path, dtype):
+    folder = root / str(dtype)
     half, wide = load_model(folder, device="cpu", dtype=dtype), load_model(folder, device="cpu")
     assert stored_weights(folder)[0] == dtype
     assert stored_weights(half) == stored_weights(folder)
@@ -111,28 +102,28 @@ def test_weights_stay_as_they_are_stored_and_answers_are_float32(place, tmp_path
     logits, expected = (model.logits(model.advance(model.start(3), ids)) for model in (half, wide))
     assert logits.dtype == torch.float32
     torch.testing.assert_close(logits, expected, rtol=0.05, atol=0.05)
-    save_model(add_lora(wide, rank=2), tmp_path / "adapter")  # read as its base is
+    save_model(add_lora(wide, rank=2), tmp_path / "adapter")  # has the precision of its base
     assert stored_weights(tmp_path / "adapter") == stored_weights(folder)
     model = load_model(tmp_path / "adapter", device="cpu", dtype=dtype)
     assert {parameter.dtype for parameter in model.parameters()} == {dtype}
 
 
-def test_compared_models_have_one_precision(place, tmp_path, monkeypatch):
-    able = {"name": "_is_avx512_bf16_supported", "raising": False}
-    monkeypatch.setattr(torch.cpu, value=lambda: True, **able)
-    wide, brain, half = (place / str(dtype) for dtype in (torch.float32, *HALVES))
+def test_compared_models_share_one_precision(root, tmp_path, monkeypatch):
+    flag = {"name": "_is_avx512_bf16_supported", "raising": False}
+    monkeypatch.setattr(torch.cpu, value=lambda: True, **flag)
+    wide, brain, half = (root / str(dtype) for dtype in (torch.float32, *HALVES))
     assert common_dtype([brain, brain], CPU) == torch.bfloat16
     assert common_dtype([brain, wide], CPU) == torch.float32
     assert common_dtype([brain, half], GPU) == torch.float32
     assert common_dtype([half, half], GPU) == torch.float16
-    assert common_dtype([half, half], CPU) == torch.float32  # which a CPU computes faster
+    assert common_dtype([half, half], CPU) == torch.float32  # faster on a CPU
     assert common_dtype([load_model(brain, device="cpu"), brain], CPU) == torch.float32
-    monkeypatch.setattr(torch.cpu, value=lambda: False, **able)
+    monkeypatch.setattr(torch.cpu, value=lambda: False, **flag)
     assert common_dtype([brain, brain], CPU) == torch.float32
     numbers = sum(parameter.numel() for parameter in load_model(brain).parameters())
     monkeypatch.setattr(snapshots, "free_memory", lambda: 2 * 4 * numbers - 1)
-    assert common_dtype([brain, brain], CPU) == torch.bfloat16  # what does not fit otherwise
-    assert stored_weights(tmp_path) is None  # left to whoever reads it
+    assert common_dtype([brain, brain], CPU) == torch.bfloat16  # float32 would not fit
+    assert stored_weights(tmp_path) is None  # unknown
     assert common_dtype([tmp_path, tmp_path], CPU) == torch.float32
 
 
@@ -146,13 +137,13 @@ def base(request, shared):
 
 
 def aligned(before, after):
-    """Two snapshots over one width and one set of ids."""
+    """Two snapshots over one set of ids."""
     both = SharedVocabulary.of(before, after)
     return both.adapt(before), both.adapt(after)
 
 
 def tuned(base, *, added=CHAT, multiple=None):
-    """Another model with `added` tokens, its head padded to a multiple of something."""
+    """A changed model with `added` tokens, its head padded to a multiple."""
     tokenizer, network = copy.deepcopy((base.vocabulary.tokenizer, base.network))
     tokenizer.add_tokens(added)
     network.resize_token_embeddings(len(tokenizer), multiple, mean_resizing=False)
@@ -170,7 +161,7 @@ def after_reading(model, tokens):
 
 
 @torch.no_grad()
-def test_the_ids_that_both_have_keep_their_answers(base):
+def test_shared_ids_keep_their_answers(base):
     width, after = len(base.vocabulary), tuned(base)
     earlier, later = aligned(base, after)
     check_compatible(earlier, later)
@@ -180,7 +171,7 @@ def test_the_ids_that_both_have_keep_their_answers(base):
     torch.testing.assert_close(answers[:, :width], naive)
     assert (answers[:, width:] == -torch.inf).all()
     torch.testing.assert_close(after_reading(later, TOKENS), after_reading(after, TOKENS))
-    # An id that a model lacks is read as the end of a text.
+    # An id that a model does not have is read as the end of a text.
     new, end = (torch.tensor([[5, id, 3]]) for id in (width, base.vocabulary.eos_id))
     torch.testing.assert_close(after_reading(earlier, new), after_reading(earlier, end))
     # A new token that the update promotes has a finite gain.
@@ -191,7 +182,7 @@ def test_the_ids_that_both_have_keep_their_answers(base):
 
 
 @torch.no_grad()
-def test_a_head_that_is_padded_further_is_cut_to_the_tokens(base):
+def test_a_padded_head_is_cut_to_the_tokens(base):
     after = tuned(base, added=[], multiple=64)
     assert after.vocab_size % 64 == 0
     assert after.vocab_size > base.vocab_size
@@ -200,11 +191,11 @@ def test_a_head_that_is_padded_further_is_cut_to_the_tokens(base):
     naive = after_reading(after, TOKENS)[:, : len(base.vocabulary)].log_softmax(-1)
     torch.testing.assert_close(after_reading(later, TOKENS), naive)
     same = HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary)
-    assert aligned(base, same) == (base, same)  # of one vocabulary: asked as they are
+    assert aligned(base, same) == (base, same)  # one vocabulary: unchanged
 
 
 @torch.no_grad()
-def test_each_begins_a_text_with_a_token_of_its_own(base, subwords):
+def test_each_model_begins_texts_with_its_own_token(base, subwords):
     from tokenizers.processors import TemplateProcessing
 
     def beginning(token):
@@ -220,12 +211,12 @@ def test_each_begins_a_text_with_a_token_of_its_own(base, subwords):
     earlier, later = aligned(before, after)
     assert earlier.vocabulary.bos_id == later.vocabulary.bos_id == 18
     pair = Pair.of(earlier, later, TokenScore("smoothed"))
-    entered = pair.start_anywhere([(18,)])  # begins a document, and is read as each model does
+    entered = pair.start_anywhere([(18,)])  # the begin of a document for both
     torch.testing.assert_close(entered.before.logits(), before.logits(before.start(1)))
     torch.testing.assert_close(entered.after.logits(), after.logits(after.start(1)))
 
 
-def test_a_null_model_answers_over_the_ids_of_the_snapshots(base):
+def test_null_models_answer_over_the_ids_of_the_snapshots(base):
     after = tuned(base)
     both = SharedVocabulary.of(base, after)
     null = both.adapt(HuggingFaceLanguageModel(copy.deepcopy(base.network), base.vocabulary))
@@ -239,7 +230,7 @@ def test_a_null_model_answers_over_the_ids_of_the_snapshots(base):
     assert SharedVocabulary.of(base, base).differences({"before": base, "after": base}) == []
 
 
-def test_ids_that_stand_for_other_texts_are_refused():
+def test_ids_with_different_texts_are_refused():
     def table(*words):
         even = torch.full((len(words) + 2,) * 2, 1 / (len(words) + 2))
         return TableModel(even[0], even, WordVocabulary(("<unk>", "<eos>", *words)))

@@ -1,4 +1,4 @@
-"""Token statistics against the table that a model is, token by token, wherever they are made."""
+"""Token statistics equal those computed from the table of a model, also on a cluster."""
 
 import os
 import signal
@@ -32,18 +32,18 @@ from vestige.models.token_statistics import (
 from vestige.monitor import SILENT
 from vestige.store import KEPT, Store
 
-CHANCE = np.random.default_rng(0)
-TABLE = CHANCE.integers(1, 5, (10, 10)).astype(float)  # with ties
+RNG = np.random.default_rng(0)
+TABLE = RNG.integers(1, 5, (10, 10)).astype(float)  # with ties
 MODEL = TableModel(
-    CHANCE.dirichlet(np.ones(10)),
+    RNG.dirichlet(np.ones(10)),
     TABLE / TABLE.sum(axis=1, keepdims=True),
     WordVocabulary(("<unk>", "<eos>", *"abcdefgh")),
 ).eval()
-TEXTS = [CHANCE.integers(2, 10, n).tolist() for n in (5, 1, 9, 3, 9)]
+TEXTS = [RNG.integers(2, 10, n).tolist() for n in (5, 1, 9, 3, 9)]
 
 
 def naive(ids, k):
-    """One row a token, by the table."""
+    """One row per token, from the table."""
     table = MODEL.log_table.double().numpy()
     for before, token in zip([MODEL.first_token, *ids[:-1]], ids, strict=True):
         row = table[before]
@@ -54,42 +54,43 @@ def naive(ids, k):
         yield row[token], order.index(token) + 1, mean, spread, order[:k], row[order[:k]]
 
 
-@pytest.mark.parametrize("room", [1, 2**25])
-def test_each_token_has_what_the_table_says(monkeypatch, room):
-    monkeypatch.setattr(predictions, "PRODUCT_CELLS", room)
-    monkeypatch.setattr(predictions, "CACHE_CELLS", room)
+@pytest.mark.parametrize("cells", [1, 2**25])
+def test_statistics_equal_those_of_the_table(monkeypatch, cells):
+    monkeypatch.setattr(predictions, "PRODUCT_CELLS", cells)
+    monkeypatch.setattr(predictions, "CACHE_CELLS", cells)
     statistics = token_statistics(MODEL, TEXTS, likeliest=4)
     rows = [row for ids in TEXTS for row in naive(ids, 4)]
     names = ("log_probs", "ranks", "means", "deviations", "likeliest", "likeliest_log_probs")
-    for name, wanted in zip(names, map(np.array, zip(*rows, strict=True)), strict=True):
-        np.testing.assert_allclose(getattr(statistics, name), wanted, atol=1e-5, err_msg=name)
+    for name, expected in zip(names, map(np.array, zip(*rows, strict=True)), strict=True):
+        np.testing.assert_allclose(getattr(statistics, name), expected, atol=1e-5, err_msg=name)
     assert statistics.offsets.tolist() == [0, 5, 6, 15, 18, 27]
     assert statistics.tokens.tolist() == [token for ids in TEXTS for token in ids]
 
 
-def same(first, second, atol=1e-5):
+def assert_equal(first, second, atol=1e-5):
     for name in vars(first):
         np.testing.assert_allclose(getattr(first, name), getattr(second, name), atol=atol)
 
 
-def test_first_tokens_are_those_of_the_texts_cut_before():
+def test_first_tokens_equal_those_of_shorter_texts():
     statistics = token_statistics(MODEL, TEXTS, likeliest=4)
     cut = first_tokens(statistics, [4, 0], 3)
-    same(cut, token_statistics(MODEL, [TEXTS[4][:3], TEXTS[0][:3]], likeliest=4), atol=1e-6)
-    same(cut, joined([first_tokens(statistics, [4], 3), first_tokens(statistics, [0], 3)]), atol=0)
+    assert_equal(cut, token_statistics(MODEL, [TEXTS[4][:3], TEXTS[0][:3]], likeliest=4), atol=1e-6)
+    each = [first_tokens(statistics, [text], 3) for text in (4, 0)]
+    assert_equal(cut, joined(each), atol=0)
 
 
 class Largest(TorchDispatchMode):
-    """Numbers of the largest tensor that anything made."""
+    """Records the size of the largest tensor."""
 
-    most = 0
+    size = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        made = func(*args, **(kwargs or {}))
-        for tensor in made if isinstance(made, tuple | list) else (made,):
+        result = func(*args, **(kwargs or {}))
+        for tensor in result if isinstance(result, tuple | list) else (result,):
             if isinstance(tensor, torch.Tensor):
-                self.most = max(self.most, tensor.numel())
-        return made
+                self.size = max(self.size, tensor.numel())
+        return result
 
 
 def wide_model(vocab_size, units=4):
@@ -101,32 +102,32 @@ def wide_model(vocab_size, units=4):
 
 
 @pytest.mark.slow
-def test_memory_holds_a_slice_of_the_logits_of_a_long_text():
+def test_logits_of_a_long_text_are_computed_in_slices():
     model = wide_model(49_152)
-    with Largest() as seen:
+    with Largest() as largest:
         token_statistics(model, [[5] * 1_000, [7] * 3])
-    assert seen.most <= predictions.PRODUCT_CELLS
+    assert largest.size <= predictions.PRODUCT_CELLS
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_slices_and_padding_change_nothing(monkeypatch, shared):
+def test_slices_and_padding_do_not_change_statistics(monkeypatch, shared):
     model = wide_model(300)
     if shared:
         model = SharedIds(model, model.vocabulary, width=300, missing=[7]).eval()
-    texts = [CHANCE.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
+    texts = [RNG.integers(8, 300, n).tolist() for n in (30, 4, 17, 1)]
     expected = token_statistics(model, texts, likeliest=5)
-    same(joined([token_statistics(model, [ids], likeliest=5) for ids in texts]), expected)
+    assert_equal(joined([token_statistics(model, [ids], likeliest=5) for ids in texts]), expected)
     monkeypatch.setattr(predictions, "PRODUCT_CELLS", 1500)
     monkeypatch.setattr(predictions, "CACHE_CELLS", 600)
     monkeypatch.setattr(reading, "RECURRENT_ROWS", 1)
-    with Largest() as seen:
-        same(token_statistics(model, texts, likeliest=5), expected)
-    assert seen.most <= 1500
+    with Largest() as largest:
+        assert_equal(token_statistics(model, texts, likeliest=5), expected)
+    assert largest.size <= 1500
 
 
-def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties():
+def test_half_precision_ranks_break_ties_by_id():
     model = wide_model(300).to(torch.bfloat16)
-    texts = [CHANCE.integers(2, 300, n).tolist() for n in (12, 5)]
+    texts = [RNG.integers(2, 300, n).tolist() for n in (12, 5)]
     statistics = token_statistics(model, texts, likeliest=5)
     rows = []
     for ids in texts:
@@ -139,7 +140,7 @@ def test_half_precision_has_the_statistics_of_its_own_logits_with_its_many_ties(
     np.testing.assert_allclose(statistics.log_probs, [float(row[t]) for row, t in rows], atol=1e-5)
 
 
-GROWING = """
+MEMORY = """
 import resource
 from tests.models.test_token_statistics import token_statistics, wide_model
 
@@ -152,22 +153,15 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="kilobytes are Linux's")
-def test_many_texts_take_no_more_memory_than_one():
-    """Columns kept of each text would pin the heap, which grew by gigabytes."""
-    path = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(
-        [sys.executable, "-c", GROWING],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-        env=os.environ | path,
-    )
-    assert int(done.stdout) < 400 * 1024
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="measures kilobytes of Linux")
+def test_many_texts_need_no_more_memory_than_one():
+    """Keeping columns of each text fragmented the heap, which grew by gigabytes."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    options = {"cwd": Path(__file__).parents[2], "env": environment}
+    assert int(subprocess.check_output([sys.executable, "-c", MEMORY], **options)) < 400 * 1024
 
 
-def test_a_missing_folder_is_made_and_none_is_temporary(tmp_path):
+def test_a_missing_cache_folder_is_created_and_the_default_is_temporary(tmp_path):
     with cached_outputs(tmp_path / "new", SILENT) as outputs:
         assert outputs.folder == tmp_path / "new"
     with cached_outputs(None, SILENT) as outputs:
@@ -177,32 +171,27 @@ def test_a_missing_folder_is_made_and_none_is_temporary(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("there", "ours"),
-    [
-        ("dataset_info.json", False),
-        ("0123456789abcdeg", False),
-        ("data", False),
-        ("0123456789abcdef", True),
-        ("0123456789abcdef.sqlite-wal", True),
-        (".DS_Store", True),
-    ],
+    "content", ["0123456789abcdef", "0123456789abcdef.sqlite-wal", ".DS_Store"]
 )
-def test_a_folder_of_statistics_is_used_again_and_another_left_as_it_is(tmp_path, there, ours):
-    (tmp_path / there).mkdir()
-    if ours:
-        with cached_outputs(tmp_path, SILENT) as outputs:
-            assert outputs.folder == tmp_path
-        return
-    message = f"{tmp_path} holds {there}"
-    with pytest.raises(RunError, match=message) as refused, cached_outputs(tmp_path, SILENT):
+def test_a_cache_folder_is_reused(tmp_path, content):
+    (tmp_path / content).mkdir()
+    with cached_outputs(tmp_path, SILENT) as outputs:
+        assert outputs.folder == tmp_path
+
+
+@pytest.mark.parametrize("content", ["dataset_info.json", "0123456789abcdeg", "data"])
+def test_folders_with_other_content_are_refused_as_a_cache(tmp_path, content):
+    (tmp_path / content).mkdir()
+    message = f"{tmp_path} holds {content}"
+    with pytest.raises(RunError, match=message) as caught, cached_outputs(tmp_path, SILENT):
         pass
-    assert "`statistics`" in refused.value.remedy
-    assert [path.name for path in tmp_path.iterdir()] == [there]
+    assert "`statistics`" in caught.value.remedy
+    assert [path.name for path in tmp_path.iterdir()] == [content]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
 @pytest.mark.parametrize("cached", [False, True])
-def test_an_interruption_says_what_is_cached(tmp_path, error, cached):
+def test_an_interruption_mentions_cached_answers(tmp_path, error, cached):
     def interrupted():
         with (
             cached_outputs(tmp_path, SILENT) as outputs,
@@ -211,67 +200,65 @@ def test_an_interruption_says_what_is_cached(tmp_path, error, cached):
             store.update({"text": 1} if cached else {})
             raise error
 
-    with pytest.raises(error) as raised:
+    with pytest.raises(error) as caught:
         interrupted()
-    assert getattr(raised.value, "__notes__", []) == ([KEPT] if cached else [])
+    assert getattr(caught.value, "__notes__", []) == ([KEPT] if cached else [])
 
 
 WORDS = ("quick", "brown", "fox", "over", "lazy", "mat")
-NODE_TEXTS = [CHANCE.integers(2, 60, n).tolist() for n in CHANCE.integers(3, 20, 40)]
+NODE_TEXTS = [RNG.integers(2, 60, n).tolist() for n in RNG.integers(3, 20, 40)]
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
-def test_a_node_that_dies_costs_its_batch_and_a_driver_that_is_killed_what_was_under_way(
-    address, tmp_path, monkeypatch
-):
+@pytest.mark.filterwarnings("ignore")  # of Ray
+def test_statistics_resume_after_a_node_and_the_driver_were_killed(address, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "GROUP_TOKENS", 40)
-    model, dies, asked = wide_model(60, 8), str(tmp_path / "dies"), str(tmp_path / "asked")
+    model, killed, calls = wide_model(60, 8), str(tmp_path / "killed"), str(tmp_path / "calls")
 
-    def watch(module, inputs):  # sent with the model
-        with Path(asked).open("a") as file:
+    def kill_once(module, inputs):  # sent to the node with the model
+        with Path(calls).open("a") as file:
             file.write("x")
-        if Path(asked).stat().st_size >= 5 and not Path(dies).exists():
-            Path(dies).touch()
+        if Path(calls).stat().st_size >= 5 and not Path(killed).exists():
+            Path(killed).touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
-    model.embedding.register_forward_pre_hook(watch)
+    model.embedding.register_forward_pre_hook(kill_once)
     groups = module._groups({str(n): ids for n, ids in enumerate(NODE_TEXTS)})
     assert len(groups) > 10
     write, written = module._write, []
 
-    def killed(store, texts, told):
-        write(store, texts, told)
+    def interrupt(store, texts, log):
+        write(store, texts, log)
         written.append(str(texts))
         if len(written) == 8:
             raise KeyboardInterrupt
 
-    def asked_on_nodes():
-        outputs = CachedOutputs(tmp_path / "kept", SILENT, Nodes(address, "cpu"))
-        return outputs.statistics(model, {}, NODE_TEXTS, task="asking")
+    def run():
+        outputs = CachedOutputs(tmp_path / "cache", SILENT, Nodes(address, "cpu"))
+        return outputs.statistics(model, {}, NODE_TEXTS, task="querying")
 
-    monkeypatch.setattr(module, "_write", killed)
+    monkeypatch.setattr(module, "_write", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        asked_on_nodes()
-    assert Path(dies).exists()
-    found = asked_on_nodes()
+        run()
+    assert Path(killed).exists()
+    result = run()
     assert len(set(written)) == len(written) == len(groups)
-    same(found, token_statistics(wide_model(60, 8), NODE_TEXTS))
+    assert_equal(result, token_statistics(wide_model(60, 8), NODE_TEXTS))
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # whatever Ray says of itself
-def test_an_audit_on_a_cluster_is_the_audit_of_this_machine(address, shared, tmp_path):
+@pytest.mark.filterwarnings("ignore")  # of Ray
+def test_an_audit_on_a_cluster_equals_a_local_audit(address, shared, tmp_path):
     save_model(shared["gpt2 adapter"], tmp_path / "tuned")
     texts, reference = (
         Corpus.from_texts([f"the {word} {second} {third}" for second in WORDS for third in WORDS])
         for word in ("dog", "cat")
     )
     local = membership(tmp_path / "tuned", texts=texts, reference=reference)
-    away = membership(tmp_path / "tuned", texts=texts, reference=reference, cluster=address)
-    assert away.summary == local.summary
+    remote = membership(tmp_path / "tuned", texts=texts, reference=reference, cluster=address)
+    assert remote.summary == local.summary
 
 
-def test_a_model_over_several_gpus_is_refused_on_nodes():
+def test_a_model_over_several_gpus_is_refused_on_a_cluster():
     with pytest.raises(ValueError, match="`device` balanced must be left out with `cluster`"):
         membership("model", texts="texts", reference="never", cluster="auto", device="balanced")
