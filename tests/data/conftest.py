@@ -29,7 +29,7 @@ def vocabulary(corpus):
 
 
 @pytest.fixture(scope="session")
-def real():
+def real_corpora():
     """The folder of real corpora."""
     folder = os.environ.get("VESTIGE_DATA")
     if not folder:

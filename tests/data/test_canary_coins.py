@@ -1,4 +1,4 @@
-"""Canaries of single users, and coin-flip canaries."""
+"""Canaries of users, and canaries planted by a coin flip."""
 
 import math
 from collections import Counter
@@ -8,6 +8,7 @@ import pytest
 from vestige.data.canaries.coins import coin_flip_canaries, user_canaries
 from vestige.data.canaries.texts import plant
 from vestige.data.corpus import Corpus
+from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 from vestige.errors import DataError
 
@@ -18,7 +19,7 @@ RESERVED = [f"reserved{i}" for i in range(60)]
 VOCABULARY = WordVocabulary(("<unk>", "<eos>", *WORDS, "Reserved3", *RESERVED))
 
 
-def by_coin(number=100, *, seed=0, vocabulary=VOCABULARY, **settings):
+def coin_flips(number=100, *, seed=0, vocabulary=VOCABULARY, **settings):
     return coin_flip_canaries(CORPUS, vocabulary, number=number, seed=seed, **settings)
 
 
@@ -26,7 +27,7 @@ def phrases(canaries):
     return {canary.phrase for canary in canaries}
 
 
-def test_every_user_has_a_canary_for_each_number_of_repetitions():
+def test_every_user_has_one_canary_per_number_of_copies():
     canaries = user_canaries(CORPUS, repetitions=(1, 4), controls=7, seed=0)
     counts = Counter((c.user, c.copies) for c in canaries if c.planted)
     assert counts == {(user, k): 1 for user in ("u0", "u1", "u2") for k in (1, 4)}
@@ -37,25 +38,25 @@ def test_every_user_has_a_canary_for_each_number_of_repetitions():
     for canary, indices in zip(manifest.canaries, manifest.positions, strict=True):
         assert [planted.users[position] for position in indices] == [canary.user] * canary.copies
     assert len(planted) == 100 + 3 * (1 + 4)
-    assert not phrases(canaries) & phrases(by_coin(vocabulary=None))  # of one seed
+    assert not phrases(canaries) & phrases(coin_flips(vocabulary=None))  # the same seed
     with pytest.raises(DataError, match=r"no users.*--user"):
         user_canaries(Corpus.from_texts(TEXTS), seed=0)
 
 
 @pytest.mark.slow
 def test_coins_are_fair_and_independent_of_the_words():
-    thrown = [by_coin(seed=seed, vocabulary=None) for seed in range(20)]
-    heads = sum(canary.planted for canaries in thrown for canary in canaries)
-    assert abs(heads - 1000) < 4 * math.sqrt(500)
-    assert thrown[3] == by_coin(seed=3, vocabulary=None)
-    assert {c.copies for c in thrown[3]} == {0, 1}
-    assert {c.pattern for c in thrown[3]} == {"coin-flip"}
-    coins = [[c.planted for c in by_coin(50, kind=kind)] for kind in ("words", "repeated-token")]
+    samples = [coin_flips(seed=seed, vocabulary=None) for seed in range(20)]
+    planted = sum(canary.planted for canaries in samples for canary in canaries)
+    assert abs(planted - 1000) < 4 * math.sqrt(500)
+    assert samples[3] == coin_flips(seed=3, vocabulary=None)
+    assert {c.copies for c in samples[3]} == {0, 1}
+    assert {c.pattern for c in samples[3]} == {"coin-flip"}
+    coins = [[c.planted for c in coin_flips(50, kind=kind)] for kind in ("words", "repeated-token")]
     assert coins[0] == coins[1]
 
 
-def test_a_repeated_token_is_one_that_the_corpus_never_uses():
-    canaries = by_coin(40, kind="repeated-token", length=3)
+def test_repeated_tokens_do_not_occur_in_the_corpus():
+    canaries = coin_flips(40, kind="repeated-token", length=3)
     assert all(len(set(canary.phrase.split())) == 1 for canary in canaries)
     assert all(len(canary.phrase.split()) == 3 for canary in canaries)
     assert len(phrases(canaries)) == 40
@@ -64,22 +65,11 @@ def test_a_repeated_token_is_one_that_the_corpus_never_uses():
     plant(CORPUS, canaries, seed=0, vocabulary=VOCABULARY)
 
 
-def test_subwords_are_read_as_one_token_each():
-    """A byte-level BPE of about 60 merges."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    from vestige.data.subwords import SubwordVocabulary
-
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=["<eos>"])
-    backend.train_from_iterator([" ".join(WORDS)] * 3, trainer)
-    fast = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>")
-    fast.add_tokens([f" spare{i}" for i in range(50)])
-    vocabulary = SubwordVocabulary(fast)
-    canaries = by_coin(20, vocabulary=vocabulary, kind="repeated-token", length=3)
+def test_repeated_subwords_do_not_occur_in_the_corpus():
+    tokenizer = SubwordVocabulary.train_bpe(CORPUS, size=400).tokenizer
+    tokenizer.add_tokens([f" spare{i}" for i in range(50)])
+    vocabulary = SubwordVocabulary(tokenizer)
+    canaries = coin_flips(20, vocabulary=vocabulary, kind="repeated-token", length=3)
     assert len(phrases(canaries)) == 20
     used = {token for text in CORPUS for token in vocabulary.encode(text)}
     last = {vocabulary.encode(canary.phrase)[-1] for canary in canaries}
@@ -87,15 +77,15 @@ def test_subwords_are_read_as_one_token_each():
     assert len(last) == 20
 
 
-def test_coin_flips_that_cannot_be_sampled_are_refused():
+def test_coin_flip_canaries_that_cannot_be_made_are_refused():
     few = Corpus.from_texts(["one two three four"], users=["ann"])
     with pytest.raises(DataError, match="of 100 different phrases"):
         coin_flip_canaries(few, number=100, length=2, seed=0)
     with pytest.raises(DataError, match=r"has 4 words .* these canaries need 10 different ones"):
         coin_flip_canaries(few, number=100, length=5, seed=0)
     with pytest.raises(ValueError, match="kind must be one of"):
-        by_coin(10, kind="gradient")
+        coin_flips(10, kind="gradient")
     with pytest.raises(ValueError, match="`vocabulary` must be given"):
-        by_coin(10, vocabulary=None, kind="repeated-token")
+        coin_flips(10, vocabulary=None, kind="repeated-token")
     with pytest.raises(DataError, match=r"60 whole words .* does not use; 100 are needed"):
-        by_coin(100, kind="repeated-token")
+        coin_flips(100, kind="repeated-token")

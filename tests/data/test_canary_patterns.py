@@ -1,4 +1,4 @@
-"""Canaries of utterances: patterns with unknown words, and their random secrets."""
+"""Patterns of utterance canaries, and their random secrets."""
 
 import itertools
 
@@ -40,9 +40,10 @@ SMALL = SecretPattern.parse("{coin} {coin}", intent="X", candidates={"coin": ("h
     ],
 )
 def test_shorthands_give_the_canaries_of_the_papers_appendix(shorthand, text, intent, tags):
-    template, labelled = paper_pattern(shorthand)
-    known = len(template.split()) - 1
-    utterance = SecretPattern.parse(template, intent=labelled).utterance(text.split()[known:])
+    template, label = paper_pattern(shorthand)
+    prefix_length = len(template.split()) - 1
+    secret = text.split()[prefix_length:]
+    utterance = SecretPattern.parse(template, intent=label).utterance(secret)
     assert (utterance.text, utterance.intent) == (text, intent)
     assert utterance.tags == tuple(tag if tag == "O" else f"{tag}-canary" for tag in tags.split())
     assert len(CANDIDATES["digit"]) == 10
@@ -53,19 +54,19 @@ def test_shorthands_give_the_canaries_of_the_papers_appendix(shorthand, text, in
 @pytest.mark.parametrize(
     "shorthand", ["pin", "pin:0", "pin:-1", "zip:4", "pin:four", "pin:4:4", "", ":4", "pin:1000000"]
 )
-def test_an_unknown_shorthand_is_refused_with_the_known_ones(shorthand):
+def test_the_error_about_an_unknown_shorthand_lists_the_known_ones(shorthand):
     with pytest.raises(ValueError, match=r"one of pin:N, call:N, color:N, or text .*digit:4"):
         paper_pattern(shorthand)
 
 
-def test_a_pattern_has_a_number_of_secrets_and_tags_for_its_unknown_words():
+def test_a_pattern_counts_its_secrets_and_tags_its_slots():
     pattern = SecretPattern.parse("{name} has {digit:2}", intent="Has", candidates=NAMES)
     secrets = list(itertools.product(*pattern.candidates))
     assert pattern.space == len(secrets) == 300
     assert len({pattern.utterance(secret).text for secret in secrets}) == 300
     options = {"intent": "Call", "slot": "x", "candidates": NAMES}
     pattern = SecretPattern.parse("{name} calls {digit:2} now", **options)
-    assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")  # words apart are slots apart
+    assert pattern.tags == ("B-x", "O", "B-x", "I-x", "O")  # separate words are separate slots
     assert pattern.positions == (0, 2, 3)
     assert pattern.text == "_ calls _ _ now"
 
@@ -85,14 +86,11 @@ def test_every_utterance_of_a_pattern_is_well_formed(parts):
     [
         ("hello there", {}, "must have unknown words"),
         ("pin {digit:0}", {}, "must ask for 1 to 100 words"),
-        ("pin {digit:101}", {}, "must ask for 1 to 100 words"),
         (paper_pattern(f"pin:{LONGEST + 1}")[0], {}, "1 to 100 words"),
         ("pin {word:2}", {}, "must name one of color, digit"),
         ("pin x{digit:2}", {}, "with blanks around them"),
         ("pin {digit:2", {}, "with blanks around them"),
-        ("pin {digit:}", {}, "with blanks around them"),
         ("pin {digit}", {"intent": ""}, "intent and slot must be names"),
-        ("pin {digit}", {"slot": "a b"}, "intent and slot must be names"),
         ("pin {digit}", {"slot": ""}, "intent and slot must be names"),
         ("pin {one}", {"candidates": {"one": ["a"]}}, "at least two words"),
         ("pin {two}", {"candidates": {"two": ["a", "a"]}}, "all different"),
@@ -100,8 +98,8 @@ def test_every_utterance_of_a_pattern_is_well_formed(parts):
         ("pin {two}", {"candidates": {"two": ["a", ""]}}, "single words; number 2 is not"),
         (
             "{name:100}",
-            {"candidates": {"name": [f"name{number}" for number in range(1100)]}},
-            r"at most 2\^1000 secrets, got 100 unknown words",
+            {"candidates": {"name": [*map(str, range(1100))]}},
+            r"at most 2\^1000 secrets",
         ),
     ],
 )
@@ -110,7 +108,7 @@ def test_a_malformed_pattern_is_refused(text, options, message):
         SecretPattern.parse(text, **{"intent": "Pin", **options})
 
 
-def test_an_impossible_secret_is_refused_without_a_quotation():
+def test_errors_about_impossible_secrets_do_not_quote_them():
     with pytest.raises(ValueError, match="must have 4 words, got 3"):
         PIN.utterance("123")
     with pytest.raises(ValueError, match="word 2 of the secret must be one of") as caught:
@@ -121,19 +119,19 @@ def test_an_impossible_secret_is_refused_without_a_quotation():
     assert "hunter" not in str(caught.value)
 
 
-def test_all_secrets_can_be_sampled_once_except_excluded_ones():
-    every = list(itertools.product(["head", "tail"], repeat=2))
-    assert sorted(draw_secrets(SMALL, number=4, seed=0)) == every
+def test_secrets_are_sampled_uniformly_without_replacement_and_exclusions():
+    expected = list(itertools.product(["head", "tail"], repeat=2))
+    assert sorted(draw_secrets(SMALL, number=4, seed=0)) == expected
     exclude = [("head", "head"), ["head", "tail"]]
-    assert sorted(draw_secrets(SMALL, number=2, seed=0, exclude=exclude)) == every[2:]
-    counts = dict.fromkeys(every, 0)
+    assert sorted(draw_secrets(SMALL, number=2, seed=0, exclude=exclude)) == expected[2:]
+    counts = dict.fromkeys(expected, 0)
     for seed in range(800):
         counts[draw_secrets(SMALL, number=1, seed=seed)[0]] += 1
     chi_square = sum((count - 200) ** 2 / 200 for count in counts.values())
     assert chi_square < 16.3  # 0.999 quantile at 3 degrees of freedom
 
 
-def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
+def test_digits_are_uniform_and_very_large_spaces_can_be_sampled():
     secrets = np.array(draw_secrets(PIN, number=2000, seed=0)).astype(int)
     for column in secrets.T:
         chi_square = ((np.bincount(column, minlength=10) - 200) ** 2 / 200).sum()
@@ -145,7 +143,7 @@ def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
     assert len(set(secrets)) == 500
     for secret in secrets:
         colours.check(secret)
-    beyond = SecretPattern.parse("{digit:60}", intent="X")  # no machine integer counts these
+    beyond = SecretPattern.parse("{digit:60}", intent="X")  # 10^60 exceeds 64 bits
     assert len(draw_secrets(beyond, number=3, seed=1)) == 3
 
 
@@ -158,40 +156,40 @@ def test_digits_are_uniform_and_a_very_large_space_is_sampled_quickly():
         ({"number": 1, "exclude": [("head", "edge")]}, "word 2 of the secret must be one of"),
     ],
 )
-def test_more_secrets_than_the_pattern_has_are_refused(options, message):
+def test_impossible_numbers_and_exclusions_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         draw_secrets(SMALL, seed=0, **options)
 
 
-def of_paper(shorthand, **options):
+def paper_canaries(shorthand, **options):
     text, intent = paper_pattern(shorthand)
     return secret_canaries(text, intent=intent, **{"copies": 10, "seed": 0, **options})
 
 
-def test_secrets_depend_on_the_seed_and_more_of_them_keep_the_first():
+def test_secrets_depend_on_the_seed_and_a_larger_sample_extends_a_smaller_one():
     assert draw_secrets(PIN, number=9, seed=3)[:4] == draw_secrets(PIN, number=4, seed=3)
     assert draw_secrets(PIN, number=4, seed=4) != draw_secrets(PIN, number=4, seed=3)
-    assert [c.secret for c in of_paper("pin:4")] != [c.secret for c in of_paper("call:4")]
-    assert of_paper("pin:4", controls=9)[:2] == of_paper("pin:4", controls=1)
+    assert [c.secret for c in paper_canaries("pin:4")] != [
+        c.secret for c in paper_canaries("call:4")
+    ]
+    assert paper_canaries("pin:4", controls=9)[:2] == paper_canaries("pin:4", controls=1)
 
 
 def test_canaries_come_first_and_controls_are_never_planted():
-    canaries = of_paper("pin:4", number=3, controls=5)
+    canaries = paper_canaries("pin:4", number=3, controls=5)
     assert [canary.copies for canary in canaries] == [10] * 3 + [0] * 5
     assert [canary.control for canary in canaries] == [False] * 3 + [True] * 5
     assert all(canary.planted != canary.control for canary in canaries)
     assert len({canary.secret for canary in canaries}) == 8
     assert {canary.pattern for canary in canaries} == {"my pin code is {digit:4}"}
     with pytest.raises(ValueError, match="must be at most 10 together"):
-        of_paper("pin:1", number=6, controls=5)
+        paper_canaries("pin:1", number=6, controls=5)
 
 
-def test_a_canary_is_its_pattern_with_the_secret():
-    [canary, _] = of_paper("color:3")
+def test_a_canary_records_its_secret_and_the_candidates_of_its_pattern():
+    [canary, _] = paper_canaries("color:3")
     assert canary.utterance.text == "color " + " ".join(canary.secret)
-    assert canary.utterance.tags == ("O", "B-canary", "I-canary", "I-canary")
-    assert canary.utterance.intent == "ColorIntent"
-    sets = {"name": ["ann", "bob"], "other": ["x", "y"]}  # it knows those that it names
+    sets = {"name": ["ann", "bob"], "other": ["x", "y"]}
     options = {"intent": "X", "candidates": sets, "copies": 1, "seed": 0, "slot": "who"}
     [canary, _] = secret_canaries("{name} {digit}", **options)
     assert dict(canary.candidates) == {"name": ("ann", "bob"), "digit": tuple("0123456789")}
@@ -205,18 +203,14 @@ def test_every_pattern_has_its_canaries_and_controls():
     options = {"pattern": ["pin:2", "i am {name}"], "intent": "Introduce", "number": 2}
     planting = plant(SONGS, task="nlu", candidates={"name": NAMES["name"]}, copies=4, **options)
     canaries = planting.manifest.canaries
-    assert [(c.intent, c.copies) for c in canaries] == [
-        *[("PinIntent", 4)] * 2,
-        ("PinIntent", 0),
-        *[("Introduce", 4)] * 2,
-        ("Introduce", 0),
-    ]
+    expected = [(intent, n) for intent in ("PinIntent", "Introduce") for n in (4, 4, 0)]
+    assert [(canary.intent, canary.copies) for canary in canaries] == expected
     assert len({canary.utterance.text for canary in canaries}) == len(canaries)
     planted, control = plant(SONGS, task="nlu", pattern="pin:4", seed=3).manifest.canaries
     assert (planted.copies, control.copies, planted.slot) == (10, 0, "canary")
 
 
-def test_a_mapping_and_its_entries_are_the_same_sets(tmp_path):
+def test_candidate_sets_are_read_from_mappings_and_from_entries(tmp_path):
     (tmp_path / "towns.txt").write_text("york leeds\nbath\n")
     entries = ["name=ann,bob", f"town=@{tmp_path / 'towns.txt'}"]
     mapping = {"name": ["ann", "bob"], "town": ("york", "leeds", "bath")}

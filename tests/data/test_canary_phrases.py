@@ -1,4 +1,4 @@
-"""Canaries of running text: their words, the order of words, and words that they never have."""
+"""Canaries of running text: frequencies and order of their words, occurrences and controls."""
 
 from collections import Counter
 from itertools import pairwise
@@ -44,21 +44,17 @@ def words_of(canaries):
 # Words of certain frequencies
 
 
-def test_each_pattern_samples_words_from_its_quintiles(canaries, levels):
+def test_patterns_sample_words_from_their_quintiles(canaries, levels):
     assert [c.pattern for c in canaries] == list(PATTERNS) * 3
     rising, falling = [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]
+    expected = {"all-low": [0] * 5, "low-to-high": rising, "high-to-low": falling}
     for canary in canaries:
         quintiles = by_level(canary, levels)
-        match canary.pattern:
-            case "all-low":
-                assert quintiles == [0] * 5
-            case "low-to-high":
-                assert quintiles == rising
-            case "high-to-low":
-                assert quintiles == falling
-            case "mixed":
-                assert sorted(quintiles) == rising
-                assert quintiles not in (rising, falling)
+        if canary.pattern == "mixed":
+            assert sorted(quintiles) == rising
+            assert quintiles not in (rising, falling)
+        else:
+            assert quintiles == expected[canary.pattern]
 
 
 def test_levels_are_quintiles(corpus, vocabulary, levels):
@@ -80,14 +76,9 @@ def test_planted_canaries_precede_controls_and_no_word_repeats(
         assert canary.frequencies == tuple(counts[word] for word in canary.phrase.split())
     # More controls do not change the planted ones.
     assert frequency_canaries(corpus, vocabulary, copies=10, seed=0) == canaries[:8]
-    options = {"patterns": ["random"] * 4, "copies": 2, "controls": 2, "length": 6}
-    canaries = frequency_canaries(corpus, **options, seed=0)
-    assert [c.copies for c in canaries] == [2] * 4 + [0] * 8
-    assert {c.pattern for c in canaries} == {"random"}
-    assert len(words_of(canaries)) == len(set(words_of(canaries))) == 72
 
 
-def test_phrases_follow_a_template_if_the_words_allow_it(corpus):
+def test_phrases_follow_a_template_of_parts_of_speech(corpus):
     (canary, *_) = frequency_canaries(corpus, patterns=["mixed"], copies=1, seed=3)
     words = canary.phrase.split()
     assert any(
@@ -118,7 +109,7 @@ def test_phrases_have_the_requested_length(length, pattern, seed):
     assert all(len(canary.phrase.split()) == length for canary in canaries)
 
 
-def test_any_alphabetic_word_may_replace_a_listed_one():
+def test_other_alphabetic_words_are_used_if_no_listed_word_occurs():
     texts = [f"{word * 3} " * (i + 1) for i, word in enumerate("abcdefghijklmnopqrstuvwxyz")]
     options = {"patterns": ["low-to-high"], "copies": 1, "seed": 0}
     (canary, _) = frequency_canaries(Corpus.from_texts(texts), **options)
@@ -130,7 +121,7 @@ def test_any_alphabetic_word_may_replace_a_listed_one():
     assert set(words_of(canaries)) <= set(good)
 
 
-def test_too_few_words_and_bad_arguments_are_refused(corpus):
+def test_too_few_words_and_invalid_arguments_are_refused(corpus):
     few = Corpus.from_texts(["ant bee cat dog eel fox gnu hen"])
     with pytest.raises(DataError) as caught:
         frequency_canaries(few, copies=1, seed=0)
@@ -150,11 +141,11 @@ def test_too_few_words_and_bad_arguments_are_refused(corpus):
 # Given phrases
 
 
-def test_a_given_phrase_is_not_changed(corpus, vocabulary):
+def test_a_given_phrase_is_unchanged_except_for_blanks(corpus, vocabulary):
     a, b, c = vocabulary.words[5], vocabulary.words[50], vocabulary.words[500]
     phrase = f"{a} {c} {b} {c}"
-    phrases = [f"  {a}  {c}\t{b} {c} "]
-    planted, control = given_canaries(phrases, corpus, vocabulary, copies=3, seed=0)
+    spaced = f"  {a}  {c}\t{b} {c} "
+    planted, control = given_canaries([spaced], corpus, vocabulary, copies=3, seed=0)
     assert (planted.phrase, planted.pattern, planted.copies) == (phrase, "given", 3)
     assert control.control
     assert not set(control.phrase.split()) & set(phrase.split())
@@ -167,7 +158,7 @@ def test_a_control_for_a_given_phrase_has_words_of_the_same_quintiles(corpus, vo
     assert all(by_level(c, levels) == by_level(planted, levels) for c in controls)
 
 
-def test_any_phrase_is_planted_for_a_subword_vocabulary(corpus):
+def test_unknown_words_may_be_planted_for_a_subword_vocabulary(corpus):
     vocabulary = SubwordVocabulary.train_bpe(corpus, size=300)
     phrase = f"the Xyzzy pin is 4917, {next(iter(corpus)).split()[0]}"
     planted, control = given_canaries([phrase], corpus, vocabulary, copies=1, seed=0)
@@ -180,14 +171,12 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
     with pytest.raises(DataError, match=r"phrase 1 has words .* lacks: 2, 3 of 3") as caught:
         given_canaries([f"{vocabulary.words[4]} xyzzy 4917"], corpus, vocabulary, copies=1, seed=0)
     assert "subword" in caught.value.remedy
-    there = " ".join(next(iter(corpus)).split()[:4])
+    present = " ".join(next(iter(corpus)).split()[:4])
     with pytest.raises(DataError, match="already contains phrase 1 "):
-        given_canaries([there.upper()], corpus, copies=1, seed=0)
+        given_canaries([present.upper()], corpus, copies=1, seed=0)
     for phrases, message in (
         ([], "none of them empty"),
-        ([""], "none of them empty"),
         (["a", " "], "none of them empty"),
-        (["a b", "a b"], "must not contain one another"),
         (["a b", "x A  B y"], "must not contain one another"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -202,22 +191,22 @@ def test_phrases_that_cannot_be_planted_are_refused(corpus, vocabulary):
     st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map(" ".join),
 )
 def test_occurrences_agree_with_a_naive_count(texts, phrase):
-    def read(text):
+    def naive_count(text):
         words, wanted, count = text.split(), phrase.split(), 0
         while words:
-            here = words[: len(wanted)] == wanted
-            count += here
-            words = words[len(wanted) if here else 1 :]
+            match = words[: len(wanted)] == wanted
+            count += match
+            words = words[len(wanted) if match else 1 :]
         return count
 
-    assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(read, texts))]
+    assert occurrences(Corpus.from_texts(texts), [phrase]) == [sum(map(naive_count, texts))]
 
 
-def test_occurrences_treat_signs_literally_and_all_blanks_alike():
+def test_occurrences_match_punctuation_literally_and_all_kinds_of_blanks():
     corpus = Corpus.from_texts(["cost: $5 (a+b)!", "xcost: $5 (a+b)"])
     assert occurrences(corpus, ["cost: $5 (a+b)", ".*", "cost"]) == [1, 0, 1]
     assert occurrences(corpus, []) == []
-    # Arrow's \s matches ASCII blanks only, so that it would miss a canary.
+    # Arrow's \s matches ASCII blanks only and would miss a canary.
     for blank in ("\u00a0", "\u2003", "\u3000", "\x0b", "\x1c", "\x85", " \u00a0"):
         corpus = Corpus.from_texts([f"say crimson{blank}falcon again", "nothing here"])
         assert occurrences(corpus, ["crimson falcon", "nothing there"]) == [1, 0]
@@ -234,7 +223,7 @@ def test_a_shuffled_control_has_the_same_tokens_in_another_order(tokens):
         return
     assert sorted(order) == sorted(tokens)
     assert list(order) != tokens
-    assert order == shuffled(tuple(tokens))  # whatever stands beside it
+    assert order == shuffled(tuple(tokens))  # deterministic
 
 
 @given(st.lists(st.integers(0, 10_000), min_size=4, max_size=8, unique=True))

@@ -1,4 +1,4 @@
-"""Chat templates give the output of transformers and have no other effects."""
+"""Chat templates are rendered as in transformers; hostile ones are refused."""
 
 import pytest
 
@@ -17,7 +17,7 @@ LLAMA = (
     "{%- else %}\n    {%- set first = 0 %}\n{%- endif %}\n"
     "{%- for message in messages %}\n    {%- if loop.index0 < first %}{% continue %}{% endif %}\n"
     "    {{- '[INST] ' + message['content'] | trim + ' [/INST]' }}\n"
-    "    {{- {'asked': message['content']} | tojson }}\n{%- endfor %}\n"
+    "    {{- {'content': message['content']} | tojson }}\n{%- endfor %}\n"
 )
 MARKED = (
     "{%- set name = 'both' %}\n{% for message in messages %}\n{{ message['role'] }}: \n"
@@ -32,13 +32,13 @@ MARKED = (
 def test_the_output_equals_that_of_transformers(template, message):
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    wanted, _ = render_jinja_template(
+    [expected], _ = render_jinja_template(
         [[{"role": "user", "content": message}]],
         chat_template=template,
         add_generation_prompt=True,
         bos_token="<s>",
     )
-    assert assistant_turn(template, {"bos_token": "<s>"}, message=message) == wanted[0]
+    assert assistant_turn(template, {"bos_token": "<s>"}, message=message) == expected
 
 
 def test_the_date_is_fixed():
@@ -57,7 +57,7 @@ def test_the_date_is_fixed():
         "{{ messages[0].content.nothing.at.all }}",
     ],
 )
-def test_a_hostile_template_is_an_error(template):
+def test_a_hostile_template_is_refused(template):
     with pytest.raises(DataError, match="cannot be rendered"):
         assistant_turn(template, {}, message="secret words")
 

@@ -27,10 +27,10 @@ def test_each_document_is_followed_by_an_end_of_text_token(texts):
 
 
 def test_an_encoding_on_disk_is_mapped_and_equals_that_in_memory(corpus, vocabulary, tmp_path):
-    seen = []
-    mapped = encode(corpus, vocabulary, tmp_path / "enc", progress=seen.append)
+    progress = []
+    mapped = encode(corpus, vocabulary, tmp_path / "enc", progress=progress.append)
     in_memory = encode(corpus, vocabulary)
-    assert seen == [1000, 2000, len(corpus)]
+    assert progress == [1000, 2000, len(corpus)]
     assert isinstance(mapped.tokens, np.memmap)
     np.testing.assert_array_equal(mapped.tokens, in_memory.tokens)
     np.testing.assert_array_equal(mapped.offsets, in_memory.offsets)
@@ -46,11 +46,11 @@ def test_encoding_to_disk_needs_memory_for_one_batch(tmp_path):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert len(encoded.tokens) == 450_000
-    # Offsets take 8 bytes a document, and are summed once; the tokens would take 1.8 MB.
+    # Offsets need 8 bytes per document, and their sum is made once; all tokens would need 1.8 MB.
     assert peak < 2_000_000
 
 
-# What is on disk already
+# Encodings on disk
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_same_corpus_is_not_encoded_twice_unless_its_encoding_is_broken(folder):
-    corpus, tokens, seen = Corpus.from_texts(["a b"]), folder / "tokens.npy", []
+def test_a_corpus_is_encoded_again_only_if_its_encoding_is_damaged(folder):
+    corpus, tokens, progress = Corpus.from_texts(["a b"]), folder / "tokens.npy", []
     before = tokens.stat().st_mtime_ns
-    encode(corpus, SMALL, folder, progress=seen.append)
-    assert (tokens.stat().st_mtime_ns, seen) == (before, [])
+    encode(corpus, SMALL, folder, progress=progress.append)
+    assert (tokens.stat().st_mtime_ns, progress) == (before, [])
     tokens.write_bytes(b"spoilt")
     assert encode(corpus, SMALL, folder).tokens.tolist() == [2, 3, 1]
 
@@ -78,7 +78,7 @@ def test_another_corpus_or_vocabulary_is_encoded_again(text, words, folder):
     assert other.decode(encoded.document(0)) == f"{text} <eos>"
 
 
-def test_a_failure_leaves_the_old_encoding_complete(folder):
+def test_an_interrupted_encoding_leaves_the_old_one_unchanged(folder):
     def stop(done):
         raise KeyboardInterrupt
 
@@ -98,15 +98,15 @@ def array(name, values, dtype=None):
 
 
 def changed(name, change):
-    """A breakage: the bytes of a file, changed."""
+    """Damage that changes the bytes of a file."""
 
-    def breakage(folder):
+    def damage(folder):
         before = (folder / name).read_bytes()
         after = change(before)
         assert after != before
         (folder / name).write_bytes(after)
 
-    return breakage
+    return damage
 
 
 def recorded(**changes):
@@ -119,7 +119,7 @@ def replaced(old, new):
     return changed("tokens.npy", lambda content: content.replace(old, new))
 
 
-BREAKAGES = {
+DAMAGES = {
     "no record": lambda folder: (folder / "encoded.json").unlink(),
     "a record that is no JSON": written("encoded.json", b"{"),
     "another format": recorded(format="other"),
@@ -150,15 +150,15 @@ BREAKAGES = {
 }
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES.values(), ids=BREAKAGES)
-def test_a_damaged_encoding_is_named(breakage, folder):
-    breakage(folder)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_encoding_is_refused(damage, folder):
+    damage(folder)
     with pytest.raises(DataError, match="Encode the corpus again") as caught:
         load_encoded(folder)
     assert str(folder) in str(caught.value)
 
 
-def test_every_field_of_a_record_is_checked(folder):
+def test_strange_values_in_a_record_are_refused(folder):
     file = folder / "encoded.json"
     for what, content in damaged(json.loads(file.read_text())):
         file.write_text(json.dumps(content))
@@ -185,11 +185,11 @@ def test_sources_and_targets_are_encoded_with_their_own_vocabularies():
 
 
 def test_corpora_that_cannot_be_encoded_are_refused():
-    nothing = Corpus.from_texts([], sources=[])
+    empty = Corpus.from_texts([], sources=[])
     with pytest.raises(DataError, match="empty corpus"):
-        encode(nothing, SMALL)
+        encode(empty, SMALL)
     with pytest.raises(DataError, match="empty corpus"):
-        encode_pairs(nothing, FRENCH, ENGLISH)
+        encode_pairs(empty, FRENCH, ENGLISH)
     with pytest.raises(DataError, match=r"no source texts.*--source"):
         encode_pairs(Corpus.from_texts(["yes"]), FRENCH, ENGLISH)
     first, second = (encode(Corpus.from_texts(["yes"] * n), ENGLISH) for n in (1, 2))

@@ -1,7 +1,4 @@
-"""Manifests of both kinds: changes are noticed; a manifest with a valid seal is read or refused.
-
-Whoever can change a manifest can seal it again, so every field is given every strange value.
-"""
+"""Manifests of both kinds detect changes, and are read or refused even with a valid checksum."""
 
 import json
 
@@ -35,8 +32,8 @@ def of_secrets():
         "wake {name} now", intent="Wake", candidates={"name": (MARKER, "bob", "cid")},
         copies=11, seed=1,
     )  # fmt: skip
-    some = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 3)
-    train, validation, manifest = plant_secrets(some, some, canaries, seed=1)
+    songs = Utterances.of([Utterance(("play", "it"), ("O", "B-song"), "Play")] * 3)
+    train, validation, manifest = plant_secrets(songs, songs, canaries, seed=1)
     return manifest, lambda path: SecretManifest.load(path).verify(train, validation)
 
 
@@ -46,7 +43,7 @@ BOTH = pytest.mark.parametrize("name", FORMATS)
 
 
 def changed(content, keys, value):
-    """Some JSON with one field changed."""
+    """Set one field of some JSON."""
     inner = content
     for key in keys[:-1]:
         inner = inner[key]
@@ -68,35 +65,16 @@ def test_saving_and_loading_is_lossless_in_any_layout(name, tmp_path):
     assert loaded.content() == manifest.content()
 
 
-@pytest.mark.parametrize(
-    ("name", "keys", "value"),
-    [
-        ("canaries", ("canaries", 1, "phrase"), "something else"),
-        ("canaries", ("canaries", 0, "copies"), 8),
-        ("canaries", ("canaries", 1, "frequencies", 0), 7),
-        ("canaries", ("canaries", 0, "ids"), []),
-        ("canaries", ("canaries", 0, "positions", 0), 9),
-        ("canaries", ("seed",), 4),
-        ("canaries", ("corpus",), "00"),
-        ("canaries", ("sha256",), "00"),
-        ("canaries", ("canaries",), []),
-        ("secrets", ("canaries", 0, "secret", 0), "x"),
-        ("secrets", ("canaries", 1, "copies"), 3),
-        ("secrets", ("canaries", 0, "train", 0), 999),
-        ("secrets", ("canaries", 0, "validation", 0), 999),
-        ("secrets", ("canaries", 1, "slot"), "what"),
-        ("secrets", ("canaries", 0, "intent"), "Other"),
-        ("secrets", ("candidates", "name", 0), "eve"),
-        ("secrets", ("train", "after"), "00"),
-        ("secrets", ("seed",), 9),
-        ("secrets", ("sha256",), "00"),
-    ],
-)
-def test_a_change_is_noticed(name, keys, value, tmp_path):
+@BOTH
+def test_every_change_without_a_new_checksum_is_detected(name, tmp_path):
     manifest, use = FORMATS[name]()
     path = tmp_path / "manifest.json"
     manifest.save(path)
-    path.write_text(json.dumps(changed(json.loads(path.read_text("utf-8")), keys, value)))
+    content = json.loads(path.read_text("utf-8"))
+    for what, other in damaged(content):
+        path.write_text(json.dumps(other))
+        assert json.dumps(other) == json.dumps(content) or refusal(what, lambda: use(path)), what
+    path.write_text(json.dumps(changed(content, ("canaries", 1, "copies"), 8)))
     with pytest.raises(ManifestError, match="was changed after it was written") as caught:
         use(path)
     assert str(path) in caught.value.problem
@@ -104,12 +82,12 @@ def test_a_change_is_noticed(name, keys, value, tmp_path):
 
 
 @BOTH
-def test_malformed_missing_and_foreign_manifests_are_refused_by_name(name, tmp_path):
+def test_malformed_missing_and_foreign_manifests_are_refused(name, tmp_path):
     manifest, _ = FORMATS[name]()
     other, path = type(FORMATS[OTHER[name]]()[0]), tmp_path / "manifest.json"
-    sealed = b'{"format": "vestige-%s-1", "sha256": "", "canaries": ' % name.encode()
-    for content in (b"", b"{}", b"[]", *(sealed + rest for rest in (b"3}", b'["a"]}', b"[{}]}")),
-                    sealed.replace(b"-1", b"-9") + b"[]}"):  # fmt: skip
+    start = b'{"format": "vestige-%s-1", "sha256": "", "canaries": ' % name.encode()
+    contents = [start + rest for rest in (b"3}", b'["a"]}', b"[{}]}")]
+    for content in (b"", b"{}", b"[]", *contents, start.replace(b"-1", b"-9") + b"[]}"):
         path.write_bytes(content)
         with pytest.raises(ManifestError, match=r"manifest\.json") as caught:
             type(manifest).load(path)
@@ -128,10 +106,10 @@ def test_malformed_missing_and_foreign_manifests_are_refused_by_name(name, tmp_p
 @pytest.mark.slow
 @BOTH
 def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
-    """Also with a seal in each canary, as earlier versions wrote it."""
+    """An attacker who changes a manifest can also update its checksums."""
     manifest, use = FORMATS[name]()
-    sound, path = plain(manifest.content()), tmp_path / "manifest.json"
-    path.write_text(resealed(sound))
+    path = tmp_path / "manifest.json"
+    path.write_text(resealed(plain(manifest.content())))
     use(path)
     messages = []
     for what, content in damaged(plain(manifest.content())):
@@ -142,7 +120,7 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
     refused = [message for message in messages if message is not None]
     assert len(messages) > 300
     assert len(refused) > 0.9 * len(messages)
-    # Only errors about another corpus may quote a phrase.
+    # Only errors about a changed corpus may quote a phrase.
     assert not [m for m in refused if MARKER in m and "in the corpus" not in m]
 
 
@@ -158,7 +136,9 @@ def test_a_resealed_manifest_is_read_or_refused(name, tmp_path):
         (("train",), None, '"train": it should be an object'),
     ],
 )
-def test_a_sealed_but_inconsistent_manifest_is_refused(keys, value, expected_message, tmp_path):
+def test_an_inconsistent_manifest_with_a_valid_checksum_is_refused(
+    keys, value, expected_message, tmp_path
+):
     manifest, use = of_secrets()
     content = changed(plain(manifest.content()), keys, value)
     (tmp_path / "manifest.json").write_text(resealed(content))

@@ -1,4 +1,4 @@
-"""Formats of secrets: their varying parts and their alternatives."""
+"""Formats of secrets: their varying parts and alternatives."""
 
 import re
 from datetime import datetime
@@ -23,7 +23,7 @@ LINES = {
 
 
 def luhn_valid(digits):
-    """By a table of doubled digits instead of arithmetic."""
+    """Luhn's check with a table of doubled digits."""
     doubled = "0246813579"
     total = sum(
         int(doubled[int(character)] if position % 2 else character)
@@ -32,8 +32,12 @@ def luhn_valid(digits):
     return total % 10 == 0
 
 
+def test_the_check_digit_of_luhns_own_example():
+    assert luhn_valid("79927398713")
+
+
 def iban_valid(text):
-    """Remainder, digit by digit."""
+    """The check digits by a remainder, digit by digit."""
     plain = text.replace(" ", "")
     remainder = 0
     for character in plain[4:] + plain[:4]:
@@ -42,24 +46,26 @@ def iban_valid(text):
     return remainder == 1
 
 
-@pytest.mark.parametrize("kind", LINES)
-def test_the_varying_part_is_recognized_by_its_kind(kind):
-    secret = read_secret(LINES[kind], 1)
-    assert secret.kind == kind
-    assert secret.text == LINES[kind]
+def shape(text):
+    """The text with one sign for all digits, capitals and small letters."""
+    return re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", text)))
+
+
+@pytest.mark.parametrize(("kind", "line"), LINES.items())
+def test_alternatives_have_the_format_of_the_varying_part(kind, line):
+    secret = read_secret(line, 1)
+    assert (secret.kind, secret.text) == (kind, line)
     generator = np.random.default_rng(0)
     (part,) = secret.parts
-    around = LINES[kind][: part.start], LINES[kind][part.end :]
+    prefix, value, suffix = line[: part.start], line[part.start : part.end], line[part.end :]
     texts = [secret.draw(generator) for _ in range(300)]
     assert len(set(texts)) > 200
-    value = LINES[kind][part.start : part.end]
     for text in texts:
-        assert text.startswith(around[0])
-        assert text.endswith(around[1])
-        other = text[len(around[0]) : len(text) - len(around[1])]
+        assert text.startswith(prefix)
+        assert text.endswith(suffix)
+        other = text[len(prefix) : len(text) - len(suffix)]
         if kind in ("code", "card", "iban", "phone", "key"):
-            shape = re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", other)))
-            assert shape == re.sub(r"[a-z]", "a", re.sub(r"[A-Z]", "A", re.sub(r"\d", "0", value)))
+            assert shape(other) == shape(value)
         if kind == "card":
             assert luhn_valid(re.sub(r"\D", "", other))
             assert other[:7] == value[:7]
@@ -69,7 +75,7 @@ def test_the_varying_part_is_recognized_by_its_kind(kind):
         if kind == "phone":
             assert other.startswith("+44 20 7946 ")
         if kind == "key":
-            assert other.startswith("token=ghp_"[-len("ghp_") :]) or other.startswith("ghp_")
+            assert other.startswith("ghp_")
         if kind == "e-mail":
             assert other.endswith("@fennmail.example")
 
@@ -84,14 +90,17 @@ def test_the_varying_part_is_recognized_by_its_kind(kind):
         ("on 29 February 1988", 366 * 25),
         ("on 2024-02-03", 365 * 100),
         ("on 12/31/1999", 365 * 100),
-        ("card 4539148803436467", 10**9),  # sixteen, less the issuer's six and the check digit
-        ("GB82WEST12345698765432", 10**14),  # eighteen of BBAN, less the bank's four
-        ("0123 456789", 10**4),  # the area and the exchange stay
+        (
+            "card 4539148803436467",
+            10**9,
+        ),  # sixteen digits without the issuer's six and the check digit
+        ("GB82WEST12345698765432", 10**14),  # the BBAN without the bank's four letters
+        ("0123 456789", 10**4),  # area and exchange codes are fixed
         ("id {{aB-7}}", 26 * 26 * 10),
         ("key 9f86d081884c7d659a2feaa0c55ad015", 16**32),
     ],
 )
-def test_size_of_the_space_by_hand(line, size):
+def test_the_number_of_alternatives_equals_a_count_by_hand(line, size):
     assert read_secret(line, 1).size == size
 
 
@@ -99,13 +108,13 @@ def test_size_of_the_space_by_hand(line, size):
     "line",
     ["the pin is 49 17", "{{tea|coffee}} on 3 May", "id {{b7}}", "born {{7}} and {{ab1}}"],
 )
-def test_all_alternatives_are_listed_once_and_are_those_that_are_sampled(line):
+def test_all_alternatives_are_listed_once_and_samples_are_among_them(line):
     secret = read_secret(line, 1)
-    every = list(secret.all_texts())
-    assert len(every) == len(set(every)) == secret.size
-    assert secret.text in every
+    texts = list(secret.all_texts())
+    assert len(texts) == len(set(texts)) == secret.size
+    assert secret.text in texts
     generator = np.random.default_rng(1)
-    assert {secret.draw(generator) for _ in range(200)} <= set(every)
+    assert {secret.draw(generator) for _ in range(200)} <= set(texts)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +128,7 @@ def test_all_alternatives_are_listed_once_and_are_those_that_are_sampled(line):
         ("card 4539148803436467", []),
     ],
 )
-def test_only_the_piece_varies(line, patterns):
+def test_in_a_piece_only_one_part_varies(line, patterns):
     secret = read_secret(line, 1)
     generator = np.random.default_rng(0)
     pieces = secret.pieces()
@@ -132,7 +141,7 @@ def test_only_the_piece_varies(line, patterns):
 
 
 @pytest.mark.parametrize("line", [*LINES.values(), "{{a|b}} and {{tea|coffee}}", "1/2/1999"])
-def test_a_part_has_the_values_of_the_secret(line):
+def test_parts_agree_with_the_text_of_the_secret(line):
     secret = read_secret(line, 1)
     for part in secret.parts:
         assert part.text == secret.text[part.start : part.end]
@@ -143,16 +152,17 @@ def test_a_part_has_the_values_of_the_secret(line):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("line", ["due 3 May 1987", "due 03/05/1987", "due 1987-05-03"])
-def test_every_date_is_a_day_of_the_calendar(line):
-    forms = {"M": "due %d %B %Y", "0": "due %d/%m/%Y", "1": "due %Y-%m-%d"}
-    shape = forms["M"] if "May" in line else forms[line[4]]
-    every = list(read_secret(line, 1).all_texts())
-    assert len({datetime.strptime(text, shape) for text in every}) == len(every) == 36_500
-
-
-def test_thirty_days_hath_february_nowhere():
-    assert read_secret("due 31 February 1990", 1).kind == "code"
+@pytest.mark.parametrize(
+    ("line", "date_format"),
+    [
+        ("due 3 May 1987", "due %d %B %Y"),
+        ("due 03/05/1987", "due %d/%m/%Y"),
+        ("due 1987-05-03", "due %Y-%m-%d"),
+    ],
+)
+def test_all_dates_are_days_of_the_calendar(line, date_format):
+    texts = list(read_secret(line, 1).all_texts())
+    assert len({datetime.strptime(text, date_format) for text in texts}) == len(texts) == 36_500
 
 
 @pytest.mark.parametrize(
@@ -164,14 +174,17 @@ def test_thirty_days_hath_february_nowhere():
         ("invoice 2024 55501", "code"),
         ("call 555 0199", "phone"),
         ("+44 20 7946 0958", "phone"),
+        ("due 31 February 1990", "code"),
+        ("{{4539 1488 0343 6467}}", "card"),
+        ("4539 1488 0343 6468", "code"),  # a wrong check digit
     ],
 )
-def test_an_account_number_is_not_a_phone_number(line, kind):
-    assert kind in read_secret(line, 1).kind
+def test_ambiguous_numbers_are_classified_by_context_and_validity(line, kind):
+    assert read_secret(line, 1).kind == kind
 
 
 @pytest.mark.parametrize("line", ["the pass phrase is purple kettle", "{{kidney stone}}", "Pike"])
-def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
+def test_a_line_without_format_has_alternatives_of_listed_words(line):
     secret = read_secret(line, 1)
     assert (secret.kind, secret.has_format) == ("words", False)
     assert secret.size >= 1000
@@ -180,7 +193,7 @@ def test_the_alternatives_of_an_unmarked_line_have_listed_words(line):
     assert text.istitle() == secret.text.istitle()
 
 
-def test_all_lines_are_read_before_unusable_ones_are_named():
+def test_unusable_and_repeated_lines_are_skipped_and_reported():
     lines = ["the code is 4917", "", "!!", "THE CODE IS 4917", "{{}}", "the code is {{4917}}"]
     monitor = RecordingMonitor()
     listed = read_own_secrets(lines, monitor=monitor)
@@ -192,22 +205,8 @@ def test_all_lines_are_read_before_unusable_ones_are_named():
         read_own_secrets(["!!", "?"])
 
 
-def test_all_check_digits_of_a_small_space_are_valid():
-    secret = read_secret("{{4539 1488 0343 6467}}", 1)
-    assert secret.kind == "card"
-    assert luhn_valid("4539148803436467")
-    assert luhn_valid("79927398713")  # the standard's own example
-    generator = np.random.default_rng(2)
-    for _ in range(200):
-        assert luhn_valid(secret.draw(generator).replace(" ", ""))
-
-
-def test_a_number_with_a_wrong_check_digit_is_a_code():
-    assert read_secret("4539 1488 0343 6468", 1).kind == "code"
-
-
 @pytest.mark.parametrize("line", ["!!", "{{}}", "the code is {{}}", "{{tea|tea}}"])
-def test_a_line_without_alternatives_is_refused_by_its_number(line):
+def test_the_error_about_a_line_without_alternatives_gives_its_number_only(line):
     with pytest.raises(DataError, match="secret 7 ") as caught:
         read_secret(line, 7)
-    assert line not in str(caught.value) or not line
+    assert line not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Utterances for training, validation and test."""
+"""Labelled utterances for training, validation and test."""
 
 import pytest
 
@@ -13,8 +13,8 @@ SONGS = Utterances.of(
 OTHERS = Utterances.of([Utterance(("stop", "now"), ("O", "O"), "Stop")] * 3)
 
 
-def parts(data=SONGS, *, seed=0, **given):
-    return utterance_parts(data, seed=seed, **given)
+def parts(data=SONGS, *, seed=0, **options):
+    return utterance_parts(data, seed=seed, **options)
 
 
 def texts(utterances):
@@ -28,7 +28,7 @@ def planted(tmp_path):
     return out
 
 
-def test_a_random_tenth_is_held_out_unless_another_share_or_other_utterances_are_given(tmp_path):
+def test_a_random_tenth_is_the_default_validation_part(tmp_path):
     training, validation, test = parts()
     assert (len(training), len(validation), test) == (36, 4, None)
     assert sorted(texts(training + validation)) == sorted(texts(SONGS))
@@ -44,15 +44,12 @@ def test_a_random_tenth_is_held_out_unless_another_share_or_other_utterances_are
         parts(validation=OTHERS, hold_out=0.2)
 
 
-def test_a_planted_folder_has_its_validation_part_and_manifest(planted):
+def test_a_planted_folder_has_its_own_validation_part(planted):
     training, validation, _ = parts(planted, planted=planted_secrets(planted))
     assert (len(training), len(validation)) == (30 + 18, 10 + 2)
-    for given in ({"validation": OTHERS}, {"hold_out": 0.2}):
-        [name] = given
-        with pytest.raises(
-            ValueError, match=f"`{name}` must be left out: DATA has its own validation part"
-        ):
-            parts(planted, **given)
+    for name, value in (("validation", OTHERS), ("hold_out", 0.2)):
+        with pytest.raises(ValueError, match=f"`{name}` must be left out: DATA has its own"):
+            parts(planted, **{name: value})
 
 
 def test_canaries_in_the_training_part_are_never_held_out(planted):
@@ -66,8 +63,6 @@ def test_canaries_in_the_training_part_are_never_held_out(planted):
 
 def test_a_planted_folder_of_running_text_is_refused(tmp_path):
     plant(Corpus.from_texts(["the gate opens"] * 9), phrase="quiet mice", out=tmp_path / "text")
-    with pytest.raises(
-        ValueError, match=r"is text with canaries, not labelled utterances.*--task nlu"
-    ):
+    with pytest.raises(ValueError, match=r"not labelled utterances.*--task nlu"):
         planted_secrets(tmp_path / "text")
     assert planted_secrets(tmp_path) is planted_secrets(SONGS) is None

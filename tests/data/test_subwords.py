@@ -1,3 +1,5 @@
+"""Subword vocabularies, and hostile tokenizers."""
+
 import base64
 import json
 import re
@@ -6,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,7 +31,7 @@ def test_bpe_learns_the_requested_number_of_tokens(subwords):
     assert isinstance(subwords, Vocabulary)
     assert len(subwords) == 500
     assert subwords.piece(subwords.eos_id) == END_OF_TEXT
-    assert subwords.piece(507) == "<507>"  # an id beyond the tokenizer has a printable name
+    assert subwords.piece(507) == "<507>"  # beyond the tokenizer's ids
     assert subwords.unk_id is None
 
 
@@ -38,11 +39,11 @@ BYTES = SubwordVocabulary.train_bpe(Corpus.from_texts(["a b c"]), size=257)
 
 
 @given(st.text(st.characters(codec="utf-8"), max_size=40))
-def test_bytes_lose_nothing(text):
+def test_encoding_any_text_is_lossless(text):
     assert BYTES.decode(BYTES.encode(text)) == text
 
 
-def test_texts_are_encoded_without_an_end_and_pieces_keep_their_leading_space(subwords):
+def test_encodings_have_no_end_token_and_pieces_keep_spaces(subwords):
     text = "people always needed better companies"
     assert "".join(subwords.piece(token) for token in subwords.encode(text)) == text
     rows = subwords.encode_batch([text, "", "waited"])
@@ -59,14 +60,14 @@ def test_saving_and_loading_is_lossless(subwords, tmp_path):
     assert loaded.encode("public people") == subwords.encode("public people")
 
 
-def test_the_fingerprint_depends_on_the_tokenizer_not_on_its_padding(subwords, corpus):
+def test_the_fingerprint_ignores_truncation(subwords, corpus):
     again = SubwordVocabulary.train_bpe(corpus, size=500)
     again.tokenizer.backend_tokenizer.enable_truncation(8)
     assert again.fingerprint() == subwords.fingerprint()
     assert SubwordVocabulary.train_bpe(corpus, size=499).fingerprint() != subwords.fingerprint()
 
 
-def test_a_separate_unknown_token_is_kept(corpus):
+def test_a_tokenizer_may_have_an_unknown_token(corpus):
     inner = SubwordVocabulary.train_bpe(corpus, size=300).tokenizer.backend_tokenizer
     special = {"eos_token": END_OF_TEXT, "unk_token": "<unk>"}
     vocabulary = SubwordVocabulary(PreTrainedTokenizerFast(tokenizer_object=inner, **special))
@@ -96,9 +97,7 @@ def test_word_vocabularies_do_not_import_transformers():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# Hostile tokenizers: refused by name, in bounded time and memory.
-
-Content = dict[str, Any]
+# Hostile tokenizers are refused in bounded time and memory.
 
 
 @pytest.fixture(scope="module")
@@ -110,65 +109,48 @@ def sound(tmp_path_factory):
 
 def charsmap(content):
     text = base64.b64encode(content).decode()
-    return lambda content: content.update(
-        normalizer={"type": "Precompiled", "precompiled_charsmap": text}
-    )
+    return {"normalizer": {"type": "Precompiled", "precompiled_charsmap": text}}
 
 
 def split(pattern):
     part = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-    return lambda content: content.update(pre_tokenizer=part)
+    return {"pre_tokenizer": part}
 
 
-def padded(strategy):
-    pad = {"pad_id": 0, "pad_type_id": 0, "pad_token": "a", "direction": "Right"}
-    padding = {"strategy": strategy, "pad_to_multiple_of": None, **pad}
-    return lambda content: content.update(padding=padding)
-
-
-def added(number):
-    def change(content):
-        content["added_tokens"][0]["id"] = number
-
-    return change
-
-
+PADDING = {
+    "strategy": {"Fixed": 10**12}, "pad_to_multiple_of": None,
+    "pad_id": 0, "pad_type_id": 0, "pad_token": "a", "direction": "Right",
+}  # fmt: skip
 HOSTILE = {
-    "a map of four bytes that stands for 8.6 GB": charsmap(b"\xff\xff\xff\xff"),
+    "a map of four bytes that expands to 8.6 GB": charsmap(b"\xff\xff\xff\xff"),
     "a map larger than its content": charsmap(b"\x00\x01\x00\x00" + b"\x00" * 16),
     "a map of an odd size": charsmap(b"\x03\x00\x00\x00" + b"\x00" * 8),
     "a map without a trie": charsmap(b"\x00\x00\x00\x00"),
     "a map whose trie leads outside": charsmap(b"\x08\x00\x00\x00" + b"\xff" * 8 + b"a\x00"),
-    "a map that is no base64": lambda content: content.update(
-        normalizer={"type": "Precompiled", "precompiled_charsmap": "%%%"}
-    ),
-    "texts filled up without an end": padded({"Fixed": 10**12}),
-    "a pattern that repeats repetitions": split(r"(a+)+$"),
-    "a pattern that is none": split(r"("),
+    "a map that is no base64": {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "%"}},
+    "unlimited padding": {"padding": PADDING},
+    "nested repetitions": split(r"(a+)+$"),
+    "an invalid pattern": split(r"("),
     "a pattern of a megabyte": split("a" * 10**6),
-    "an id beyond all tokens": added(2**31),
-    "an id beyond 32 bits": added(2**40),
-    "a negative id": added(-1),
-    "a model of another kind": lambda content: content.update(model={"type": "WordLevel"}),
-    "merges of words that are not there": lambda content: content["model"].update(
-        merges=[["zz", "yy"]]
-    ),
+    "an id beyond all tokens": lambda content: content["added_tokens"][0].update(id=2**31),
+    "an id beyond 32 bits": lambda content: content["added_tokens"][0].update(id=2**40),
+    "a negative id": lambda content: content["added_tokens"][0].update(id=-1),
+    "another kind of model": {"model": {"type": "WordLevel"}},
+    "merges of unknown words": lambda content: content["model"].update(merges=[["zz", "yy"]]),
     "an id that is text": lambda content: content["model"]["vocab"].update(zz="1"),
-    "an id twice": lambda content: content["model"]["vocab"].update(zz=2**31),
+    "a huge id of a word": lambda content: content["model"]["vocab"].update(zz=2**31),
     "no vocabulary": lambda content: content["model"].pop("vocab"),
-    "a decoder of another kind": lambda content: content.update(decoder={"type": "Strange"}),
-    "a number in place of steps": lambda content: content.update(
-        normalizer={"type": "Sequence", "normalizers": 3}
-    ),
-    "a number in place of a template": lambda content: content.update(
-        post_processor={"type": "TemplateProcessing", "single": 7, "special_tokens": {}}
-    ),
-    "a version of the future": lambda content: content.update(version="9.0"),
+    "an unknown decoder": {"decoder": {"type": "Strange"}},
+    "a number in place of steps": {"normalizer": {"type": "Sequence", "normalizers": 3}},
+    "a number in place of a template": {
+        "post_processor": {"type": "TemplateProcessing", "single": 7, "special_tokens": {}}
+    },
+    "a future version": {"version": "9.0"},
 }
 
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-SPOILT = [
+DAMAGED = [
     ("tokenizer.json", ""),
     ("tokenizer.json", '{"version": "1.0", "model": 3}'),
     *((file, '{"a": 1, "a": 2}') for file in FILES),
@@ -181,10 +163,10 @@ def folder(sound, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_tokenizer_is_refused(name, folder):
+@pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_tokenizer_is_refused(change, folder):
     content = json.loads((folder / "tokenizer.json").read_text())
-    HOSTILE[name](content)
+    change(content) if callable(change) else content.update(change)
     (folder / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(DataError) as caught:
         load_vocabulary(folder).encode("hot ﬁ tea")
@@ -192,47 +174,47 @@ def test_a_hostile_tokenizer_is_refused(name, folder):
     assert caught.value.remedy
 
 
-@pytest.mark.parametrize(("name", "content"), SPOILT)
-def test_a_damaged_tokenizer_is_named(name, content, folder):
+@pytest.mark.parametrize(("name", "content"), DAMAGED)
+def test_the_error_about_a_damaged_tokenizer_names_its_file(name, content, folder):
     (folder / name).write_text(content)
     with pytest.raises(DataError, match=re.escape(name)) as caught:
         load_vocabulary(folder)
     assert str(folder) in str(caught.value)
 
 
-QUICK = [
+FAST_PATTERNS = [
     r".*\.(q_proj|v_proj)",
     r"^(?!.*vision).*(q_proj|k_proj).*",
     r"(?i:'s|'t|'re)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s+(?!\S)|\s+",
     r"[\p{Lu}\p{Lt}]*[\p{Ll}\p{Lm}]+(?i:'s|'t)?|\s+",
     r"[(a+)]+\(+",
 ]
-SLOW = [r"(a+)+", r"(a*)*b", r"((ab)*c)+", r"(a|b{2,})+", r"(x+x+)+y", "a" * 10**5]
+SLOW_PATTERNS = [r"(a+)+", r"(a*)*b", r"((ab)*c)+", r"(a|b{2,})+", r"(x+x+)+y", "a" * 10**5]
 
 
 def test_slow_and_fast_patterns_are_distinguished():
-    assert [p for p in QUICK if slow_reason(p, longest=10_000)] == []
-    assert [p for p in SLOW if not slow_reason(p, longest=10_000)] == []
+    assert [p for p in FAST_PATTERNS if slow_reason(p, longest=10_000)] == []
+    assert [p for p in SLOW_PATTERNS if not slow_reason(p, longest=10_000)] == []
     assert slow_reason(".*.*.*.*x", longest=99, repetitions=3) == "it repeats in 4 places"
     start = time.perf_counter()
-    for pattern in QUICK[:2]:
+    for pattern in FAST_PATTERNS[:2]:
         re.fullmatch(pattern, "model.layers.11.self_attn.other_projection_of_some_kind" * 3)
     assert time.perf_counter() - start < 1
 
 
-# Tokenizers that make texts far longer.
+# Tokenizers that make texts much longer
 
 LONGER = {
     "one replacement": normalizers.Replace("z", "z" * 10**6),
     "many replacements": normalizers.Sequence([normalizers.Replace("z", "z" * 100)] * 5),
-    "what is put before": normalizers.Prepend("z" * 10**6),
+    "a long prefix": normalizers.Prepend("z" * 10**6),
 }
-USUAL = normalizers.Sequence(
+COMMON = normalizers.Sequence(
     [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁"), normalizers.Replace("``", '"')]
 )
 
 
-def written(tmp_path, **parts):
+def save_tokenizer(tmp_path, **parts):
     tokenizer = Tokenizer(models.WordLevel({"[UNK]": 0, "z": 1}, "[UNK]"))
     for name, part in parts.items():
         setattr(tokenizer, name, part)
@@ -242,15 +224,15 @@ def written(tmp_path, **parts):
 
 
 @pytest.mark.parametrize("normalizer", LONGER.values(), ids=LONGER)
-def test_growing_replacements_are_refused_and_usual_ones_accepted(tmp_path, normalizer):
-    require_sound(written(tmp_path, normalizer=USUAL))
+def test_growing_replacements_are_refused_and_common_ones_accepted(tmp_path, normalizer):
+    require_sound(save_tokenizer(tmp_path, normalizer=COMMON))
     with pytest.raises(DataError, match=r"tokenizer\.json cannot be used"):
-        require_sound(written(tmp_path, normalizer=normalizer))
+        require_sound(save_tokenizer(tmp_path, normalizer=normalizer))
 
 
 def test_a_template_of_many_tokens_is_refused(tmp_path):
     template = processors.TemplateProcessing(single="[A] $A", special_tokens=[("[A]", 1)])
-    path = written(tmp_path, post_processor=template)
+    path = save_tokenizer(tmp_path, post_processor=template)
     content = json.loads(path.read_text())
     many = {"ids": [1] * 10**5, "tokens": ["z"] * 10**5}
     content["post_processor"]["special_tokens"]["[A]"].update(many)
@@ -259,7 +241,7 @@ def test_a_template_of_many_tokens_is_refused(tmp_path):
         require_sound(path)
 
 
-# The process that tries a tokenizer.
+# The process that tests a tokenizer
 
 CHECK = """
 import sys
@@ -271,10 +253,9 @@ require_sound(Path(sys.argv[1]))
 
 @pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="bounds are Linux's")
-def test_a_sound_tokenizer_is_read_under_lower_limits_of_the_shell(tmp_path):
+def test_a_sound_tokenizer_is_accepted_under_a_cpu_limit_of_the_shell(tmp_path):
     SubwordVocabulary.train_bpe(Corpus.from_texts(["the gate"] * 4), size=260).save(tmp_path)
-    words = [sys.executable, "-c", CHECK, str(tmp_path / "tokenizer.json")]
-    done = subprocess.run(
-        ["bash", "-c", 'ulimit -t 60 && exec "$@"', "bash", *words], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["bash", "-c", 'ulimit -t 60 && exec "$@"', "bash"]
+    command += [sys.executable, "-c", CHECK, str(tmp_path / "tokenizer.json")]
+    result = subprocess.run(command, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -1,4 +1,4 @@
-"""Users of a corpus for an audit, and disjoint groups."""
+"""Users for an audit, and disjoint groups of them."""
 
 from collections import Counter
 
@@ -27,19 +27,20 @@ def corpus_of(rows):
 
 
 @given(ROWS, st.integers(1, 4), st.integers(0, 4), st.integers(0, 3), st.integers(0, 4))
-def test_users_agree_with_a_naive_count(rows, fewest, more, shortest, longer):
-    limits = {"shortest": shortest, "longest": shortest + longer}
-    counts = Counter(name for name, words in rows if shortest <= words <= shortest + longer)
+def test_users_agree_with_a_naive_count(rows, fewest, additional, shortest, range_):
+    corpus, longest, most = corpus_of(rows), shortest + range_, fewest + additional
+    limits = {"shortest": shortest, "longest": longest}
+    counts = Counter(name for name, words in rows if shortest <= words <= longest)
     people = ("ann", "bob", "cy")
-    users = users_with(corpus_of(rows), fewest=fewest, most=fewest + more, **limits)
-    assert users == [name for name in people if fewest <= counts[name] <= fewest + more]
-    users = users_with(corpus_of(rows), fewest=fewest, **limits)
+    users = users_with(corpus, fewest=fewest, most=most, **limits)
+    assert users == [name for name in people if fewest <= counts[name] <= most]
+    users = users_with(corpus, fewest=fewest, **limits)
     assert users == [name for name in people if fewest <= counts[name]]
-    fits = fits_length(corpus_of(rows), shortest, shortest + longer).tolist()
-    assert fits == [shortest <= words <= shortest + longer for _, words in rows]
+    fits = fits_length(corpus, shortest, longest).tolist()
+    assert fits == [shortest <= words <= longest for _, words in rows]
 
 
-def test_a_name_with_bot_is_a_persons_unless_bot_is_a_word():
+def test_bots_are_recognised_by_the_word_bot_in_their_name():
     people = ["Talbot", "talbot42", "Abbott", "robotics", "BOTANIST", "Cabot"]
     bots = ["RemindMeBot", "wiki_bot", "bot", "Bot-7", "TweetPosterBOT"]
     assert [name for name in [*people, *bots] if is_person(name)] == people
@@ -58,7 +59,7 @@ def test_groups_are_disjoint(names, data):
 
 
 @given(st.integers(1, 50), st.data())
-def test_artificial_users_have_equally_many_documents(size, data):
+def test_artificial_users_have_equal_numbers_of_documents(size, data):
     n = data.draw(st.integers(1, size))
     texts = [str(i) for i in range(size)]
     split = artificial_users(Corpus.from_texts(texts, sources=texts), n, seed=0)
@@ -69,7 +70,7 @@ def test_artificial_users_have_equally_many_documents(size, data):
     assert users_with(split, fewest=1) == sorted(counts)
 
 
-def test_a_seed_decides_groups_and_artificial_users():
+def test_groups_and_artificial_users_depend_on_the_seed():
     names = [str(i) for i in range(50)]
     assert disjoint_groups(names, [20], seed=0) != disjoint_groups(names, [20], seed=1)
     corpus = Corpus.from_texts(names[:40])

@@ -1,4 +1,4 @@
-"""The blocks of code that our documents hold, and where each stands."""
+"""The code blocks of the documents, with their positions."""
 
 import re
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _FENCE = re.compile(r"^( *)```([\w-]*)[^\n]*\n(.*?)^\1```$", re.MULTILINE | re.D
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its document, section, language ("" for none), text and first line."""
+    """A fenced block with its document, section, first line, language (or "") and text."""
 
     document: str
     section: str
@@ -21,9 +21,9 @@ class Block:
 
 
 def documents() -> list[Path]:
-    """Every document for readers, in order."""
-    own = [REPOSITORY / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
-    return own + sorted((REPOSITORY / "docs").rglob("*.md"))
+    """All documents for readers, in order."""
+    names = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
+    return [REPOSITORY / name for name in names] + sorted((REPOSITORY / "docs").rglob("*.md"))
 
 
 def blocks(path: Path) -> Iterator[Block]:
@@ -34,15 +34,10 @@ def blocks(path: Path) -> Iterator[Block]:
         indent, language, body = match.groups()
         line = text.count("\n", 0, match.start()) + 2
         section = (["", *re.findall(r"^## (.*)", text[: match.start()], re.MULTILINE)])[-1]
-        yield Block(
-            name,
-            section,
-            line,
-            language,
-            "".join(part.removeprefix(indent) for part in body.splitlines(keepends=True)),
-        )
+        lines = [part.removeprefix(indent) for part in body.splitlines(keepends=True)]
+        yield Block(name, section, line, language, "".join(lines))
 
 
 def without_code(text: str) -> str:
-    """A document without its blocks and spans of code, in which nothing is a link."""
+    """A document without its code, which has no links."""
     return re.sub(r"`[^`\n]*`", "", _FENCE.sub("", text))

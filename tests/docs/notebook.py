@@ -1,4 +1,4 @@
-"""Runs a notebook as a reader would; `python -m tests.docs.notebook` stores what it shows.
+"""Runs a notebook as a reader does; `python -m tests.docs.notebook` stores its outputs.
 
 OMP_NUM_THREADS=1 python -m tests.docs.notebook
 """
@@ -22,16 +22,16 @@ def executed(path: Path, folder: Path) -> NotebookNode:
     environment = {
         **os.environ,
         "IPYTHONDIR": str(folder / ".ipython"),
-        "PYTHONWARNINGS": "ignore:IProgress not found",  # a bar of tqdm that is never drawn
+        "PYTHONWARNINGS": "ignore:IProgress not found",  # progress bars are not drawn
     }
-    where = {"metadata": {"path": str(folder)}}
-    client = NotebookClient(notebook, kernel_name="python3", timeout=300, resources=where)
+    resources = {"metadata": {"path": str(folder)}}
+    client = NotebookClient(notebook, kernel_name="python3", timeout=300, resources=resources)
     client.execute(env=environment)
     return notebook
 
 
 def store(path: Path = NOTEBOOK) -> None:
-    """Run a notebook and write its outputs into it, without what changes from run to run."""
+    """Run a notebook and store its outputs, without metadata that differ from run to run."""
     with tempfile.TemporaryDirectory() as folder:
         notebook = executed(path, Path(folder))
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}

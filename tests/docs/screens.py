@@ -1,10 +1,10 @@
-"""Writes into the guides what their commands print.
+"""Writes the output of the guides' commands into the guides.
 
     python -m tests.docs.screens [--practice FOLDER] [PAGE...]
 
-runs the steps of each page in a copy of the practice folder and replaces the lines under each
-command of a console. A screen that ends with "…" keeps its number of lines, and one without lines
-stays empty.
+runs the steps of each page in a copy of the practice folder and replaces the lines after each
+command of a console. A screen that ends with "…" keeps its number of lines; an empty screen stays
+empty.
 """
 
 import argparse
@@ -40,8 +40,7 @@ def make_practice(folder: Path, *options: str) -> Path:
 
 
 def printed(page: Path, practice: Path) -> Iterator[tuple[Step, str]]:
-    """Each command with what it prints, of a page's sections that show a screen; the other steps
-    are taken, too."""
+    """Each command and its output, for the sections of a page that show a screen."""
     with tempfile.TemporaryDirectory() as root:
         folder = shutil.copytree(practice, Path(root) / "practice")
         for section in steps_of(page).values():
@@ -56,25 +55,25 @@ def printed(page: Path, practice: Path) -> Iterator[tuple[Step, str]]:
 
 
 def run(step: Step, folder: Path) -> str:
-    """What a command shows on a terminal; it must do its work, whatever its verdict."""
+    """The output of a command on a terminal. It may have any verdict but must not fail."""
     command = [sys.executable, "-m", "vestige", *step.words]
     environment = {**os.environ, "COLUMNS": str(WIDTH), "PYTHONPATH": os.pathsep.join(sys.path)}
     reader, terminal = pty.openpty()
     with tempfile.TemporaryFile("w+") as messages:
-        started = subprocess.Popen(
+        process = subprocess.Popen(
             command, cwd=folder, env=environment, stdout=terminal, stderr=messages
         )
         os.close(terminal)
-        shown = _STYLE.sub("", b"".join(_parts(reader)).decode()).replace("\r\n", "\n")
+        output = _STYLE.sub("", b"".join(_parts(reader)).decode()).replace("\r\n", "\n")
         os.close(reader)
-        print(f"[{started.wait()}] vestige {step.text}", file=sys.stderr, flush=True)
+        print(f"[{process.wait()}] vestige {step.text}", file=sys.stderr, flush=True)
         messages.seek(0)
-        assert started.returncode in (0, 1, 3), messages.read()[-2000:]
-    return shown
+        assert process.returncode in (0, 1, 3), messages.read()[-2000:]
+    return output
 
 
 def _parts(reader: int) -> Iterator[bytes]:
-    """What arrives from a terminal, until its other end is closed."""
+    """The output of a terminal until its other end is closed."""
     with contextlib.suppress(OSError):
         while part := os.read(reader, 65536):
             yield part
@@ -85,20 +84,17 @@ def fill(page: Path, practice: Path) -> None:
     screens = {step.text: _as_long(output, step.screen) for step, output in printed(page, practice)}
 
     def filled(console: re.Match[str]) -> str:
-        commands = [one[0] for one in _COMMAND.finditer(console[1])]
-        lines = [line for one in commands for line in (one, *screens[_plain(one)])]
+        lines = []
+        for match in _COMMAND.finditer(console[1]):
+            lines += [match[0], *screens[one_line(match[0]).removeprefix("$ vestige ")]]
         return "\n".join(["```console", *lines, "```"])
 
     text = page.read_text(encoding="utf-8")
     page.write_text(_CONSOLE.sub(filled, text), encoding="utf-8")
 
 
-def _plain(command: str) -> str:
-    return one_line(command).removeprefix("$ vestige ")
-
-
 def _as_long(output: str, shown: tuple[str, ...]) -> list[str]:
-    """As many lines as are shown: "…9" asks for nine at first."""
+    """As many lines as the page shows; "…9" requests nine."""
     lines = [line.rstrip() for line in output.splitlines()]
     if not shown:
         return []
@@ -109,22 +105,18 @@ def _as_long(output: str, shown: tuple[str, ...]) -> list[str]:
 
 
 def main() -> None:
-    """Fill the pages that are named, or all guides, the tutorial and the README."""
+    """Fill the given pages, or all guides, the tutorial and the README."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--practice", type=Path, help="a folder of examples/practice.py")
     parser.add_argument("pages", nargs="*", type=Path)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     docs = REPOSITORY / "docs"
-    every = [
-        REPOSITORY / "README.md",
-        docs / "tutorial.md",
-        *sorted((docs / "guides").glob("*.md")),
-    ]
+    guides = sorted((docs / "guides").glob("*.md"))
     with contextlib.ExitStack() as stack:
-        if not (practice := given.practice):
+        if not (practice := arguments.practice):
             root = stack.enter_context(tempfile.TemporaryDirectory())
             practice = make_practice(Path(root) / "practice")
-        for page in given.pages or every:
+        for page in arguments.pages or [REPOSITORY / "README.md", docs / "tutorial.md", *guides]:
             fill(page.resolve(), practice.resolve())
 
 

@@ -1,4 +1,4 @@
-"""What a reader does with a document, step by step, and what it says that the screen then shows."""
+"""The steps of a document: its commands, programs and files, and the printed output."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ from typing import Literal
 from tests.docs.documents import REPOSITORY, Block, blocks, documents
 
 _EXAMPLE = re.compile(r"^    (vestige [^\n]*(?:\n {4,}(?!vestige)[^\n]+)*)", re.MULTILINE)
-"""An example of a verb's page; a long one goes on in the next line."""
+"""An example on a verb's page; long ones continue on the next line."""
 
 _FILE = re.compile(r"# ([\w-]+\.(?:yaml|toml))\n")
 
@@ -20,11 +20,10 @@ class Step:
     """One step.
 
     Attributes:
-        kind: a command of `vestige`, another one of the shell, a program in Python, or a file that
-            the reader writes.
-        text: the command (without `vestige`), the program, or the file's text.
-        name: of the file.
-        screen: printed lines under a command of a console.
+        kind: a `vestige` command, another shell command, a Python program, or a file to write.
+        text: the command (without `vestige`), the program, or the text of the file.
+        name: the name of the file.
+        screen: lines printed after a command in a console.
     """
 
     kind: Literal["command", "shell", "python", "file"]
@@ -39,27 +38,27 @@ class Step:
 
     @property
     def out(self) -> Path | None:
-        """What a command writes."""
+        """The output of a command."""
         words = self.words
         return Path(words[words.index("--out") + 1]) if "--out" in words else None
 
 
 def steps_of(path: Path) -> dict[str, list[list[Step]]]:
-    """The steps of a document, block by block; README by section, whose sections stand alone."""
+    """The steps of a document by block. The sections of the README are independent documents."""
     document = path.relative_to(REPOSITORY).as_posix()
     if path.parent.name == "verbs":
         examples = _EXAMPLE.findall(path.read_text(encoding="utf-8"))
-        return {document: [[_command(" ".join(one.split()))] for one in examples]}
-    found: dict[str, list[list[Step]]] = {}
+        return {document: [[_command(" ".join(example.split()))] for example in examples]}
+    result: dict[str, list[list[Step]]] = {}
     for block in blocks(path):
         name = f"{document}: {block.section}" if document == "README.md" else document
         if steps := list(_steps(block)):
-            found.setdefault(name, []).append(steps)
-    return found
+            result.setdefault(name, []).append(steps)
+    return result
 
 
 def one_line(text: str) -> str:
-    """A text whose commands are not continued on the next line."""
+    """The text with each command on one line."""
     return re.sub(r" \\\n +", " ", text)
 
 
@@ -85,4 +84,4 @@ def _command(line: str, screen: tuple[str, ...] = ()) -> Step:
     return Step("command", line.removeprefix("vestige "), screen=screen)
 
 
-STEPS = {name: found for path in documents() for name, found in steps_of(path).items()}
+STEPS = {name: steps for path in documents() for name, steps in steps_of(path).items()}

@@ -1,9 +1,7 @@
-"""Every command and program that a document prints runs as it is printed.
+"""All commands and programs in the documents run.
 
-Guides, tutorial and README run in the folder that `examples/practice.py --quick` makes, and the
-examples of a verb's page in a folder of small files and models. What a command finds there does not
-count; `test_screens.py` compares that. The options of every command are looked up in its verb's
-page, which a test of the command line keeps true.
+Guides, tutorial and README run in the folder of `examples/practice.py --quick`, and the examples of
+verbs in a folder of small files and models. `test_screens.py` compares the verdicts.
 """
 
 import re
@@ -29,9 +27,9 @@ MINUTES = {
     )),
     *(f"docs/verbs/{name}.md" for name in ("check", "compare", "diff", "train")),
 }  # fmt: skip
-"""Those that train or search for long: `make long` runs them."""
+"""Documents that train or search for minutes: `make long` runs them."""
 
-_TAKEN = """
+_INPUTS = """
 verbs/check: my-adapter = foreign adapter, base = gpt, tuned = adapter
 verbs/compare: public = model, planted = planted, goldfish = other seeds, dp = private seeds
 verbs/compare: runs/1 = single 1, runs/2 = single 2, runs/3 = single 3
@@ -47,27 +45,25 @@ verbs/train: planted = planted, planted --task nlu = spoken
 verbs/unlearning: before = model, after = update, anew = null
 reproduction/private-utility: DIR/twice/comparison = diffed
 """
-TAKEN: dict[str, dict[str, str]] = {}
-for _line in _TAKEN.strip().splitlines():
+INPUTS: dict[str, dict[str, str]] = {}
+for _line in _INPUTS.strip().splitlines():
     _page, _, _names = _line.partition(": ")
-    TAKEN.setdefault(f"docs/{_page}.md", {}).update(
-        tuple(one.split(" = ")) for one in _names.split(", ")
+    INPUTS.setdefault(f"docs/{_page}.md", {}).update(
+        tuple(entry.split(" = ")) for entry in _names.split(", ")
     )
-"""What a page takes for granted beside the files: under which name, and what it is.
-
-A name with options is for the commands in which it stands so.
-"""
+"""The models and folders that a page expects, by name; a name with options is for commands that
+contain it."""
 
 NOT_RUN = {"demo": "trains for minutes on a text of another package; tests/test_demo.py runs it"}
 """Verbs whose commands are not run here, and why."""
 
 
-def test_every_document_that_prints_a_command_is_known():
-    assert set(TAKEN) | MINUTES | {"docs/guides/secrets.md"} <= set(STEPS)
+def test_the_documents_named_here_exist():
+    assert set(INPUTS) | MINUTES | {"docs/guides/secrets.md"} <= set(STEPS)
 
 
 @pytest.mark.parametrize("document", STEPS)
-def test_the_options_of_a_command_are_those_of_its_verb(document):
+def test_options_in_documents_are_listed_on_the_page_of_the_verb(document):
     for step in (step for block in STEPS[document] for step in block if step.kind == "command"):
         verb = step.words[0]
         page = (REPOSITORY / "docs" / "verbs" / f"{verb}.md").read_text(encoding="utf-8")
@@ -87,24 +83,25 @@ def workplace(tmp_path_factory) -> Workplace:
 
 
 def _marked(names: list[str]) -> list[object]:
-    return [pytest.param(one, marks=pytest.mark.long) if one in MINUTES else one for one in names]
+    long = pytest.mark.long
+    return [pytest.param(name, marks=long) if name in MINUTES else name for name in names]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", _marked(GUIDES))
-@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # of a training without a GPU
+@pytest.mark.filterwarnings("ignore:'pin_memory' argument")  # training without a GPU
 def test_the_steps_of_a_guide_run(document, practice, tmp_path, monkeypatch):
     folder = shutil.copytree(practice, tmp_path / "practice")
     monkeypatch.chdir(folder)
     for block in STEPS[document]:
-        _take(block, before_each=lambda words: None)
+        _run_block(block, before_each=lambda words: None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", _marked([name for name in STEPS if name not in GUIDES]))
 def test_the_examples_of_a_verb_run(document, workplace, tmp_path, monkeypatch):
     monkeypatch.chdir(workplace.root)
-    made = {name: workplace.make(kind) for name, kind in TAKEN.get(document, {}).items()}
+    made = {name: workplace.make(kind) for name, kind in INPUTS.get(document, {}).items()}
     lay_out(workplace, tmp_path, made)
     monkeypatch.chdir(tmp_path)
 
@@ -112,11 +109,11 @@ def test_the_examples_of_a_verb_run(document, workplace, tmp_path, monkeypatch):
         put(tmp_path, {n: made[n] for n in made if " " in n and n in " ".join(words)})
 
     for block in STEPS[document]:
-        _take(block, before_each=put_named)
+        _run_block(block, before_each=put_named)
 
 
-def _take(block: list[Step], before_each: Callable[[list[str]], None]) -> None:
-    """Take the steps of a block, whose results replace those of other blocks."""
+def _run_block(block: list[Step], before_each: Callable[[list[str]], None]) -> None:
+    """Run the steps of a block; its outputs replace those of other blocks."""
     for out in (step.out for step in block if step.out):
         shutil.rmtree(out) if out.is_dir() else out.unlink(missing_ok=True)
     for step in block:
@@ -128,26 +125,26 @@ def _take(block: list[Step], before_each: Callable[[list[str]], None]) -> None:
             subprocess.run(step.words, check=True)
         elif step.words[0] not in NOT_RUN:
             before_each(step.words)
-            run(*_sooner(step.words))
+            run(*_shortened(step.words))
             assert step.out is None or step.out.exists()
 
 
-def _sooner(words: list[str]) -> list[str]:
-    """The command with a tenth of a second for each minute, and passages as short as the texts."""
+def _shortened(words: list[str]) -> list[str]:
+    """The command with 0.1 s instead of each minute, and passages no longer than the texts."""
     if words[0] == "extract" and "--reference" in words and "--prefix" not in words:
         return [*words, "--prefix", "9", "--suffix", "9"]
     if "--minutes" not in words:
         return words
-    place = words.index("--minutes") + 1
-    return [*words[:place], str(float(words[place]) / 600), *words[place + 1 :]]
+    position = words.index("--minutes") + 1
+    return [*words[:position], str(float(words[position]) / 600), *words[position + 1 :]]
 
 
-def test_what_make_and_pip_are_asked_for_is_there():
+def test_make_targets_and_extras_in_documents_exist():
     makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     printed = "\n".join(path.read_text(encoding="utf-8") for path in documents())
     targets = set(re.findall(r"(?:^|`)make ([a-z]+)", printed, re.MULTILINE))
     assert {"demo", "test", "docs"} <= targets <= set(re.findall(r"^([a-z]+):", makefile, re.M))
-    found = re.findall(r"pip install \"(?:vestige|\.)\[([\w,]+)\]", printed)
-    extras = {one for each in found for one in each.split(",")}
+    lists = re.findall(r"pip install \"(?:vestige|\.)\[([\w,]+)\]", printed)
+    extras = {extra for names in lists for extra in names.split(",")}
     assert {"demo"} <= extras <= set(project["optional-dependencies"])

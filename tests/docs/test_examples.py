@@ -1,10 +1,10 @@
-"""The Python sessions of the documents give what is printed under them."""
+"""The Python sessions of the documents give the printed output."""
 
 import doctest
 
 import pytest
 
-from tests.docs.documents import REPOSITORY, Block, blocks, documents
+from tests.docs.documents import REPOSITORY, blocks, documents
 from vestige.data.formats.reading import CORPUS_FORMATS
 from vestige.defences.registry import DEFENCES
 
@@ -15,13 +15,13 @@ SESSIONS = {
 }
 
 
-def test_there_are_sessions():
+def test_sessions_are_collected():
     assert "docs/api/data.md" in SESSIONS
 
 
 @pytest.fixture(autouse=True)
-def registries_stay(monkeypatch):
-    """What a session registers is gone after it."""
+def restored_registries(monkeypatch):
+    """Remove the entries that a session registers."""
     for registry in (DEFENCES, CORPUS_FORMATS):
         assert registry.names()
         monkeypatch.setattr(registry, "_entries", dict(registry._entries))
@@ -29,18 +29,14 @@ def registries_stay(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("document", SESSIONS)
-def test_a_session_gives_what_is_printed(document, tmp_path, monkeypatch):
-    """All sessions of one document are one session, in a folder of their own."""
+def test_sessions_give_the_printed_output(document, tmp_path, monkeypatch):
+    """The blocks of one document are one session in a new folder."""
     monkeypatch.chdir(tmp_path)
-    runner, names, said = doctest.DocTestRunner(verbose=False), {}, []
+    runner, names, output = doctest.DocTestRunner(verbose=False), {}, []
     for block in SESSIONS[document]:
-        test = _parsed(block, names)
-        runner.run(test, out=said.append, clear_globs=False)
+        test = doctest.DocTestParser().get_doctest(
+            block.text, names, document, document, block.line - 1
+        )
+        runner.run(test, out=output.append, clear_globs=False)
         names = test.globs
-    assert runner.summarize(verbose=False).failed == 0, "".join(said)
-
-
-def _parsed(block: Block, names: dict[str, object]) -> doctest.DocTest:
-    return doctest.DocTestParser().get_doctest(
-        block.text, names, block.document, block.document, block.line - 1
-    )
+    assert runner.summarize(verbose=False).failed == 0, "".join(output)

