@@ -1,3 +1,5 @@
+"""The section of a comparison of defences."""
+
 import re
 
 import pytest
@@ -17,8 +19,8 @@ def shown(saved, comparison):
 
 
 def test_the_finding_comes_before_its_reasons(saved, comparison):
-    made = with_claim(comparison(NAMES), made_claim("compare", LEAK))
-    shown = report_of(saved(made), show_secrets=False)
+    leak = with_claim(comparison(NAMES), made_claim("compare", LEAK))
+    shown = report_of(saved(leak), show_secrets=False)
     assert shown.title == "Which defence should I use?"
     assert shown.verdict.line == "LEAK  gold leaks less."
     assert shown.evidence[-1] == "It helps."

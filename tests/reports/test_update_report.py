@@ -23,8 +23,8 @@ def shown(saved):
 
 
 def groups(shown, title="Phrases"):
-    [found] = [block for block in shown.blocks if getattr(block, "title", "") == title]
-    return found.groups
+    [block] = [block for block in shown.blocks if getattr(block, "title", "") == title]
+    return block.groups
 
 
 def ranks(groups):
@@ -62,9 +62,9 @@ def test_tokens_are_shaded_by_their_scores(shown, diff):
     ],
 )
 def test_phrases_are_found_only_above_all_null_models(shown, diff, phrases, nulls, marks, evidence):
-    found = shown(diff(phrases, **nulls))
-    assert [group[0].verdict for group in groups(found)] == marks
-    assert evidence in found.evidence[0]
+    report = shown(diff(phrases, **nulls))
+    assert [group[0].verdict for group in groups(report)] == marks
+    assert evidence in report.evidence[0]
 
 
 def test_groups_are_sorted_and_repeated_tokens_are_separate(shown, diff):
@@ -103,14 +103,14 @@ def test_no_part_of_a_report_shows_the_secret_by_default(saved, rank):
 
 
 @pytest.mark.parametrize(
-    ("words", "show_secrets", "command"),
+    ("arguments", "show_secrets", "command"),
     [
         ([f"--phrase={SECRET}"], False, "vestige rank --phrase=…"),
         (["--phrase", SECRET], True, f"vestige rank --phrase '{SECRET}'"),
     ],
 )
-def test_the_command_is_redacted_or_complete(saved, rank, words, show_secrets, command):
-    run = saved(rank(["a"]), command=["vestige", "rank", *words])
+def test_the_command_is_redacted_or_complete(saved, rank, arguments, show_secrets, command):
+    run = saved(rank(["a"]), command=["vestige", "rank", *arguments])
     assert report_of(run, show_secrets=show_secrets).command == command
 
 
