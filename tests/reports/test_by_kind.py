@@ -58,7 +58,7 @@ def test_every_kind_has_an_example():
     assert set(RESULTS) == set(KINDS) - tested_elsewhere
 
 
-def test_a_page_is_well_formed_and_begins_with_the_answer(page):
+def test_a_page_has_evidence_headings_and_a_redaction_notice(page):
     assert 1 <= len(page.evidence) <= 3
     assert page.headings[0]
     assert page.headings[-1] == "What these numbers do not say"
@@ -75,7 +75,7 @@ def test_tables_have_headers_and_scroll(page):
     assert all(attributes["aria-label"] for attributes in wide)
 
 
-def test_lists_show_words_instead_of_keys(page):
+def test_settings_are_shown_as_words(page):
     assert page.facts["batch size"] == "8"
     assert "Settings: inner" in page.headings
     assert "vectors" not in page.facts, "nothing was set"

@@ -1,4 +1,4 @@
-"""The page is safe for any text of a model, and self-contained."""
+"""Pages escape any text of a model and load nothing."""
 
 import html
 import json
@@ -125,7 +125,7 @@ INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 
 @pytest.mark.slow
 @pytest.mark.parametrize("show_secrets", [False, True])
-def test_texts_of_models_add_no_elements_and_nothing_is_loaded(hostile, show_secrets):
+def test_hostile_texts_add_no_elements_and_load_nothing(hostile, show_secrets):
     elements = Parsed(hostile[show_secrets]).tags
     assert {tag for tag, _ in elements} <= ALLOWED
     assert len([tag for tag, _ in elements if tag == "style"]) == 1
@@ -140,7 +140,7 @@ def test_texts_of_models_add_no_elements_and_nothing_is_loaded(hostile, show_sec
 
 
 @pytest.mark.slow
-def test_the_page_forbids_scripts_and_texts_are_not_templates(hostile):
+def test_the_page_forbids_scripts_and_does_not_evaluate_templates(hostile):
     metas = [attributes for tag, attributes in Parsed(hostile[True]).tags if tag == "meta"]
     [policy] = [m["content"] for m in metas if m.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
@@ -211,7 +211,7 @@ addEventListener("load", () => {
 
 @pytest.mark.slow
 @pytest.mark.peer
-def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
+def test_the_page_fits_the_width_of_a_phone(hostile, tmp_path, saved):
     """Tables and charts scroll inside the page, and long names break."""
     earlier = saved(audit_of([0.1]), "W" * 150)
     runs = [earlier, replace(earlier, directory=earlier.directory.with_name("now"))]

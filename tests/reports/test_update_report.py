@@ -67,7 +67,7 @@ def test_phrases_are_found_only_above_all_null_models(shown, diff, phrases, null
     assert evidence in report.evidence[0]
 
 
-def test_groups_are_sorted_and_repeated_tokens_are_separate(shown, diff):
+def test_groups_are_sorted_and_runs_of_one_token_are_folded(shown, diff):
     grouped = shown(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0}))
     assert ranks(groups(grouped)) == [[1, 3], [2]]
     apart = shown(diff([["a"], ["x", "x"]], kinds={1: "run"}))
@@ -76,7 +76,7 @@ def test_groups_are_sorted_and_repeated_tokens_are_separate(shown, diff):
     assert ranks(groups(apart)) == [[1]]
 
 
-def test_an_update_without_phrases_has_a_section_and_other_samples_are_separate(shown, diff):
+def test_fragments_are_listed_separately_and_not_tested(shown, diff):
     nothing = shown(diff([]))
     assert nothing.blocks == ()
     assert nothing.evidence[1].startswith("To test a phrase that you know,")
@@ -91,7 +91,7 @@ def test_an_update_without_phrases_has_a_section_and_other_samples_are_separate(
 # Of any run
 
 
-def test_no_part_of_a_report_shows_the_secret_by_default(saved, rank):
+def test_a_report_is_redacted_by_default(saved, rank):
     run = saved(
         rank(SECRET.split()),
         command=["vestige", "rank", "a", "b", "--phrase", SECRET, "--out", "r"],
@@ -145,7 +145,7 @@ def test_rows_without_their_columns_are_refused(saved, kind, summary, row):
         report_of(saved(of_kind(kind, summary, row)), show_secrets=False)
 
 
-def test_the_error_names_a_damaged_run_and_none_of_its_texts(saved, rank, monkeypatch):
+def test_errors_of_damaged_runs_contain_no_text(saved, rank, monkeypatch):
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 

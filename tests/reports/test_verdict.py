@@ -73,7 +73,7 @@ def test_a_page_begins_with_verdict_evidence_and_failed_checks(diff, verdict):
     assert "'checks'" not in page.text
 
 
-def test_notebook_text_and_card_begin_with_the_verdict_and_its_failed_checks(diff):
+def test_notebooks_texts_and_cards_begin_with_the_verdict(diff):
     result = diff_with_claim(diff, UNDECIDED)
     parts = ["UNDECIDED", "The check “powerful” of diff failed.", "Checks passed: alive, different"]
     html = " ".join(Parsed(notebook.html(result)).text.split())

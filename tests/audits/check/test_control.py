@@ -89,7 +89,7 @@ def test_a_planted_text_is_generated_and_then_removed(kind, make):
 
 
 @pytest.mark.slow
-def test_a_base_that_shares_the_weights_is_unaffected(make):
+def test_a_base_with_shared_weights_is_unchanged(make):
     base = make("llama").eval()
     model, logits = adapted(base), first_logits(base)
     with planted(model, TEXT, seed=0) as learned:

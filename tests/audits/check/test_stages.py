@@ -140,7 +140,7 @@ def test_a_stage_is_significant_at_its_share_of_the_error_rate(name):
         ({"state": "open", "p": None, "direct": ("verbatim", 0.1)}, UNDECIDED),
     ],
 )
-def test_a_failed_negative_control_forbids_a_leak_unless_a_secret_was_generated(changed, expected):
+def test_a_failed_negative_control_prevents_a_leak_without_direct_evidence(changed, expected):
     assert verdict(stage("secrets", **changed)) == expected
 
 

@@ -1,13 +1,11 @@
 """Defences compared by synthetic measurements: verdicts, numbers, fairness, guarantees, claim."""
 
-import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from vestige import results
 from vestige.audits.comparison.comparison import compare_defences
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.epsilon import CanaryAudit
@@ -260,14 +258,6 @@ def test_fairness_with_one_user_is_a_note():
     assert note.startswith("Fairness between users: users must be at least 10")
     assert note.endswith("got one user only.")
     assert row_of(result)["gap"] is None
-
-
-def test_the_result_can_be_saved_and_read(tmp_path):
-    result = compared(gold())
-    run = results.load(result.save(tmp_path / "run"))
-    assert run.result == "DefenceComparison"
-    assert run.rows == list(result.rows)
-    assert "NaN" not in json.dumps(run.summary)
 
 
 # Guarantees.
