@@ -32,6 +32,8 @@ from vestige.integrations.leakage import LeakageSnapshot
 from vestige.integrations.leakage import training_leakage as leakage_of
 from vestige.results import Result
 
+ALIVE = Check("alive", "passed", "Passed.")
+
 
 def ranked_secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
     """A code ranked among sampled ones."""
@@ -113,16 +115,14 @@ RESULTS: dict[str, Callable[[], Any]] = {
         SECRETS,
         level=0.05,
         seed=0,
-        checks=tuple(Check(name, "passed", "Passed.") for name in ("alive", "different")),
+        checks=(ALIVE, replace(ALIVE, name="different")),
         update=True,
     ),
-    "SecretExposure": lambda: secret_result(
-        SECRETS, level=0.05, seed=0, checks=(Check("alive", "passed", "Passed."),)
-    ),
+    "SecretExposure": lambda: secret_result(SECRETS, level=0.05, seed=0, checks=(ALIVE,)),
     "SecretCompletion": lambda: completion_result(
         [completed_secret(1, greedy=True), completed_secret(2, greedy=False)],
         beam=10,
-        checks=(Check("alive", "passed", "Passed."),),
+        checks=(ALIVE,),
     ),
     "Extraction": lambda: extraction(counted(1), counted(30)),
     "SecretAudit": lambda: audit([counted(1), counted(3)], [counted(400), counted(700)]),

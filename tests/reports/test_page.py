@@ -288,6 +288,11 @@ def test_a_page_is_never_overwritten(saved, diff, tmp_path):
     assert [path.name for path in page.parent.iterdir()] == ["page.html"]
 
 
+def test_a_page_needs_a_run():
+    with pytest.raises(ValueError, match="at least one run"):
+        render([], show_secrets=False)
+
+
 def test_css_classes_of_sections_are_distinct():
     style = resources.files("vestige.reports").joinpath("page.css").read_text("utf-8")
     kinds = ("diff", "rank", "table", "comparison", "extraction", "user-audit")

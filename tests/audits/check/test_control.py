@@ -48,15 +48,11 @@ def knows(model):
 
 def state_of(model):
     """Everything that a block must restore; tensors by identity."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     return {
-        "tensors": {
-            name: id(tensor) for name, tensor in model.named_parameters(remove_duplicate=False)
-        },
+        "tensors": {name: id(p) for name, p in parameters.items()},
         "weights": sha256_of(model),
-        "gradients": {
-            name: (parameter.requires_grad, parameter.grad)
-            for name, parameter in model.named_parameters()
-        },
+        "gradients": {name: (p.requires_grad, p.grad) for name, p in parameters.items()},
         "modes": [module.training for module in model.modules()],
         "modules": [(name, id(module)) for name, module in model.named_modules()],
         "hooks": [len(module._forward_hooks) for module in model.modules()],

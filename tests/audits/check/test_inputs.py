@@ -221,11 +221,8 @@ def test_halves_are_equal_disjoint_and_determined_by_the_seed(table):
 def saved(chat_model, tmp_path_factory):
     """A base, a copy of it, an adapter without effect and a table."""
     root = tmp_path_factory.mktemp("models")
-    for name, model in (
-        ("base", chat_model),
-        ("copy", chat_model),
-        ("table", table_model(["a"], 0)),
-    ):
+    models = {"base": chat_model, "copy": chat_model, "table": table_model(["a"], 0)}
+    for name, model in models.items():
         save_model(model, root / name)
     save_model(add_lora(load_model(root / "base", device="cpu"), rank=2), root / "adapter")
     return root

@@ -53,12 +53,8 @@ def test_a_secret_is_a_mark_a_known_format_or_the_line(line, value, kind, before
 
 def test_all_marks_and_formats_of_a_line_are_secrets():
     secrets, _ = read(["card {{4111 1111}}, code {{0042}}", "a@example.org or b@example.org"])
-    assert [secret.value for secret in secrets] == [
-        "4111 1111",
-        "0042",
-        "a@example.org",
-        "b@example.org",
-    ]
+    values = ["4111 1111", "0042", "a@example.org", "b@example.org"]
+    assert [secret.value for secret in secrets] == values
     assert secrets[1].occurrences[0][1] == "card 4111 1111, code "
 
 

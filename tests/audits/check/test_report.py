@@ -261,12 +261,3 @@ def test_an_interrupted_save_leaves_no_folder(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         made_check().save(tmp_path / "check")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_run_without_checksums_has_no_verdict(tmp_path):
-    folder = made_check().save(tmp_path / "check")
-    record = json.loads((folder / "run.json").read_text())
-    del record["files"]
-    (folder / "run.json").write_text(json.dumps(record))
-    report = report_of(results.load(folder), show_secrets=False)
-    assert (report.verdict.word, len(report.evidence)) == ("NOT CHECKED", 3)

@@ -305,15 +305,9 @@ def test_measured_epsilon_confirms_or_refutes_the_guarantee():
 
 @pytest.mark.slow
 def test_sequence_guarantee_is_converted_for_copies():
-    mechanism_settings = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000}
-    summary = {
-        "epsilon": 1.71,
-        "delta": 1e-5,
-        "unit": "sequence",
-        "accountant": "rdp",
-        **mechanism_settings,
-    }
-    guarantee, mechanism = Guarantee.of(summary), Mechanism(**mechanism_settings, copies=2)
+    settings = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000}
+    summary = {"epsilon": 1.71, "delta": 1e-5, "unit": "sequence", "accountant": "rdp", **settings}
+    guarantee, mechanism = Guarantee.of(summary), Mechanism(**settings, copies=2)
     assert guarantee.of_group(1) == 1.71
     assert guarantee.of_group(2) == pytest.approx(mechanism.epsilon(1e-5))
     assert GUARANTEE.of_group(2) is None

@@ -16,9 +16,8 @@ VERBS_OF = {
 
 def save_run(folder, kind, verdict=None, phrases=(), *, run=None, claim=None, **summary):
     """Save a run of a kind of result; without a verdict it has no claim."""
-    rows = [{"kind": "phrase", "found": True, "phrase": phrase} for phrase in phrases] or [
-        {"kind": "-"}
-    ]
+    rows = [{"kind": "phrase", "found": True, "phrase": text} for text in phrases]
+    rows = rows or [{"kind": "-"}]
     if verdict is not None:
         summary |= (claim or made_claim(VERBS_OF[kind], verdict)).summary()
     methods = {"summary": lambda self: summary, "rows": lambda self: rows}
@@ -49,15 +48,8 @@ def save_deletion(folder, verdict):
 
 
 def save_secrets(folder, *phrases, verdict=LEAK, in_part=0):
-    return save_run(
-        folder,
-        "SecretExposure",
-        verdict,
-        phrases,
-        found=len(phrases),
-        in_part=in_part,
-        possible=True,
-    )
+    counts = {"found": len(phrases), "in_part": in_part, "possible": True}
+    return save_run(folder, "SecretExposure", verdict, phrases, **counts)
 
 
 # The part of Jenkins' junit-10.xsd that reports use: required attributes, optional ones, children.

@@ -34,43 +34,33 @@ def saver(save, *values, **options):
     return lambda folder: save(folder, *values, **options)
 
 
+REVEALED = saver(save_diff, *PHRASES)
+UNSURE = saver(save_exposure, 6.0, 3.0, 9.0)
+UNDECIDED_EXPOSURE = saver(save_exposure, 9.0, 8.5, 9.5, verdict=UNDECIDED)
+USERS = saver(save_run, "UserAudit", NO_LEAK, called=0)
 SITUATIONS = {
     "no phrase above the null models": (PASS, [save_diff], ["found=0"]),
-    "phrases revealed": (FAIL, [saver(save_diff, *PHRASES)], ["found=0"]),
-    "a leak below its limit": (FAIL, [saver(save_diff, *PHRASES)], ["found=2"]),
+    "phrases revealed": (FAIL, [REVEALED], ["found=0"]),
+    "a leak below its limit": (FAIL, [REVEALED], ["found=2"]),
     "an undecided search": (OPEN, [saver(save_diff, verdict=UNDECIDED)], ["found=0"]),
     "a stopped search": (OPEN, [saver(save_diff, complete=False)], ["found=0"]),
     "exposure below": (PASS, [saver(save_exposure, 4.0, 2.0, 6.0)], ["exposure=8"]),
     "exposure above": (FAIL, [saver(save_exposure, 9.0, 7.0, 9.5)], ["exposure=8"]),
-    "an interval across the limit": (OPEN, [saver(save_exposure, 6.0, 3.0, 9.0)], ["exposure=8"]),
+    "an interval across the limit": (OPEN, [UNSURE], ["exposure=8"]),
     "no interval": (OPEN, [saver(save_exposure, 6.0, None, None)], ["exposure=8"]),
     "at the ceiling": (OPEN, [saver(save_exposure, 7, 5, 7, bound=True)], ["exposure=8"]),
     "no run measures it": (OPEN, [save_diff], ["exposure=8"]),
     "no bound above": (OPEN, [saver(save_text_audit, NO_LEAK, 0)], ["used=2"]),
     "bounded above": (PASS, [saver(save_text_audit, NO_LEAK, 0, 2)], ["used=2"]),
-    "users without a bound": (
-        OPEN,
-        [saver(save_run, "UserAudit", NO_LEAK, called=0)],
-        ["members=0"],
-    ),
+    "users without a bound": (OPEN, [USERS], ["members=0"]),
     "a verdict without a limit": (FAIL, [save_text_audit], []),
     "no leak by its verdict": (PASS, [saver(save_text_audit, NO_LEAK, 0)], []),
     "an undecided verdict": (OPEN, [saver(save_text_audit, UNDECIDED, 0)], []),
-    "above and undecided": (
-        FAIL,
-        [saver(save_diff, *PHRASES), saver(save_exposure, 6.0, 3.0, 9.0)],
-        ["found=0", "exposure=8"],
-    ),
+    "above and undecided": (FAIL, [REVEALED, UNSURE], ["found=0", "exposure=8"]),
     "a limit for one, a verdict for the other": (FAIL, [save_diff, save_text_audit], ["found=0"]),
-    "texts still known, below the limit": (FAIL, [saver(save_deletion, LEAK)], ["left=0.2"]),
-    "an undecided deletion": (OPEN, [saver(save_deletion, UNDECIDED)], ["left=0.2"]),
     "a verified deletion": (PASS, [saver(save_deletion, NO_LEAK)], ["left=0.2"]),
     "all secrets in part": (OPEN, [saver(save_secrets, verdict=NO_LEAK, in_part=30)], ["found=0"]),
-    "an undecided run above a limit": (
-        OPEN,
-        [saver(save_exposure, 9.0, 8.5, 9.5, verdict=UNDECIDED)],
-        ["exposure=8"],
-    ),
+    "an undecided run above a limit": (OPEN, [UNDECIDED_EXPOSURE], ["exposure=8"]),
     "an older run without a claim": (OPEN, [saver(save_run, "UpdateDiff", found=0)], ["found=0"]),
 }
 
@@ -200,17 +190,16 @@ def of_model(weights, manifest="m"):
     return {"models": {"model": model}, "data": {"manifest": manifest}}
 
 
+NO_PATH = {"models": {"model": {"path": None, "sha256": "a"}}}
+
+
 @pytest.mark.parametrize(
     ("record", "code", "sentence"),
     [
         (of_model("a"), PASS, "All runs measured the same model."),
         (of_model("b"), OPEN, "The runs measured 2 different models."),
         (of_model("a", "n"), OPEN, "2 different manifests"),
-        (
-            {"models": {"model": {"path": None, "sha256": "a"}}},
-            OPEN,
-            "Not all runs have a hash",
-        ),
+        (NO_PATH, OPEN, "Not all runs have a hash"),
         ({"models": {"after": {"path": "/m", "sha256": "a"}}}, PASS, "the same model"),
     ],
 )
