@@ -10,10 +10,9 @@ from vestige import results
 
 @dataclass(frozen=True)
 class UpdateDiff:
-    """Phrases given as lists of pieces; token i of a phrase scores i + 1.
+    """Phrases as lists of pieces; token i of a phrase scores i + 1.
 
-    A threshold is what 19 null searches reached, each of them; without one they are as many as
-    `nulls` says, and none of them reached a score.
+    With a threshold, each of 19 null searches reached it; otherwise `nulls` searches reached none.
     """
 
     phrases: list[list[str]]
@@ -24,12 +23,12 @@ class UpdateDiff:
 
     def summary(self):
         rows = [row for row in self.rows() if row["kind"] == "phrase"]
-        found = [row["found"] for row in rows if row["found"] is not None]
+        is_found = [row["found"] for row in rows if row["found"] is not None]
         return {
             "search": "beam",
             "phrases": len(rows),
             "fragments": sum(row["kind"] == "fragment" for row in self.rows()),
-            "found": sum(found) if self.threshold is not None else None,
+            "found": sum(is_found) if self.threshold is not None else None,
             "threshold": self.threshold,
             "null_searches": self.nulls if self.threshold is None else 19,
             "null_top_score": self.threshold,
@@ -77,12 +76,12 @@ class DifferentialRank:
 
 @dataclass(frozen=True)
 class DefenceComparison:
-    """An undefended training and others, the second of which is to be taken.
+    """Trainings, of which the first is undefended and the second recommended.
 
     Attributes:
-        names: of the trainings; the first is the undefended one.
-        notes: what was not measured.
-        changes: entries of every row that are other than usual.
+        names: names of the trainings.
+        notes: notes on missing measurements.
+        changes: entries that replace those of every row.
     """
 
     names: list[str]
@@ -95,43 +94,43 @@ class DefenceComparison:
         return {"advice": advice, "answer": f"{advice} It helps.", "notes": self.notes, **levels}
 
     def rows(self):
-        for place, name in enumerate(self.names):
-            yield {**comparison_row(name, place), **self.changes}
+        for number, name in enumerate(self.names):
+            yield {**comparison_row(name, number), **self.changes}
 
 
-def comparison_row(name, place):
-    """A training that leaks 9 - 2 * place bits at perplexity 100 + place."""
-    bits, points = 9.0 - 2 * place, (1, 5, 20)
+def comparison_row(name, number):
+    """A training that leaks 9 - 2 * number bits at perplexity 100 + number."""
+    bits, points = 9.0 - 2 * number, (1, 5, 20)
     by_copies = [
         {"copies": n, "canaries": 4, **around("exposure", bits + n / 5), **around("shuffled", 2.0),
-         **rate("completion", place)}
+         **rate("completion", number)}
         for n in points
     ]  # fmt: skip
-    ratio = around("perplexity_ratio", 1 + place / 100, 0.01)
-    if place == 0:
+    ratio = around("perplexity_ratio", 1 + number / 100, 0.01)
+    if number == 0:
         ratio |= {"perplexity_ratio_low": None, "perplexity_ratio_high": None}
     fairness = ("top_drop", "low_drop", "gap", "correlation")
     return {
-        "name": name, "defence": "none" if place == 0 else "goldfish",
-        "undefended": place == 0, "recommended": place == 1,
+        "name": name, "defence": "none" if number == 0 else "goldfish",
+        "undefended": number == 0, "recommended": number == 1,
         "verdict": "helps", "verdict_short": "leaks less", "sentence": f"{name} leaks less.",
-        "test_perplexity": 100.0 + place, "test_accuracy": 0.25, **ratio,
+        "test_perplexity": 100.0 + number, "test_accuracy": 0.25, **ratio,
         **around("exposure", bits), **around("shuffled", 2.0), **around("never_planted", 1.4),
-        **around("exposure_change", -2.0 * place), "by_copies": by_copies,
-        **rate("completion", place), **rate("completion_control", 0),
-        **{k: v for one in fairness for k, v in around(one, 0.5).items()}, "p_value": 0.0004,
+        **around("exposure_change", -2.0 * number), "by_copies": by_copies,
+        **rate("completion", number), **rate("completion_control", 0),
+        **{k: v for name in fairness for k, v in around(name, 0.5).items()}, "p_value": 0.0004,
         "epsilon": 4.93, "delta": 1e-5, "unit": "sequence", "empirical_epsilon": 0.7,
         "empirical_ceiling": 5.0, "empirical_assumes": "fair coins",
         "threshold_epsilon": 0.4, "audit_unit": "sequence",
         "audit_claim": 4.93, "audit_verdict": "consistent",
-        "trainings": 3, "steps": 400 * (place + 1), "tokens": 9000 * (place + 1),
-        "tokens_ratio": 1.0 + place, "presentations_per_copy": 4.0, "seconds": 2.0,
+        "trainings": 3, "steps": 400 * (number + 1), "tokens": 9000 * (number + 1),
+        "tokens_ratio": 1.0 + number, "presentations_per_copy": 4.0, "seconds": 2.0,
         "peak_memory_mib": 50.0, "memory_ratio": 1.0, "at_ceiling": 0.0,
     }  # fmt: skip
 
 
-def around(name, value, reach=0.5):
-    return {name: value, f"{name}_low": value - reach, f"{name}_high": value + reach}
+def around(name, value, margin=0.5):
+    return {name: value, f"{name}_low": value - margin, f"{name}_high": value + margin}
 
 
 def rate(name, completed):
@@ -141,7 +140,7 @@ def rate(name, completed):
 
 @pytest.fixture
 def no_charts(monkeypatch):
-    """Pages without their charts, which take long to draw."""
+    """Pages without charts, which are slow to draw."""
     for name, module in sys.modules.items():
         if name.startswith("vestige.") and hasattr(module, "svg_of"):
             monkeypatch.setattr(module, "svg_of", lambda chart: "<svg></svg>")

@@ -10,7 +10,7 @@ ONE_WAY = ("read", "powerful")
 
 
 def made_checks(verb: str, *, failing: tuple[str, ...] = (), open_: tuple[str, ...] = ()):
-    """The checks that a verb requires, passed but for those that are named."""
+    """The checks that a verb requires; all pass except the named ones."""
 
     def state(name: str) -> str:
         return "failed" if name in failing else "could not run" if name in open_ else "passed"
@@ -25,10 +25,9 @@ def made_checks(verb: str, *, failing: tuple[str, ...] = (), open_: tuple[str, .
 
 
 def made_claim(verb: str, verdict: str = NO_LEAK, **more: Any) -> Claim:
-    """A claim of a verb with a verdict: undecided by its check "powerful" unless `more` has others.
+    """A claim of a verb with a verdict; `more` replaces its fields.
 
-    Args:
-        more: other fields of the claim.
+    It is undecided because of its check "powerful" if the verb has one.
     """
     failing = ("powerful",) if verdict == UNDECIDED and "powerful" in REQUIRED[verb] else ()
     if verdict == UNDECIDED and not failing:
@@ -44,16 +43,16 @@ def made_claim(verb: str, verdict: str = NO_LEAK, **more: Any) -> Claim:
 
 
 def with_claim(result: Any, claim: Claim) -> Any:
-    """A result of the same class whose summary holds this claim in place of its own verdict."""
-    kind = type(result)
+    """A result of the same class whose summary has this claim."""
+    original = type(result)
 
     def summary(self: Any) -> dict[str, object]:
-        return {**kind.summary(self), **claim.summary()}
+        return {**original.summary(self), **claim.summary()}
 
-    made = type(kind.__name__, (kind,), {"summary": summary, "claim": claim})
-    found = object.__new__(made)
-    found.__dict__.update(result.__dict__)
-    return found
+    changed = type(original.__name__, (original,), {"summary": summary, "claim": claim})
+    copy = object.__new__(changed)
+    copy.__dict__.update(result.__dict__)
+    return copy
 
 
 def on_run(run: Any, claim: Claim) -> Any:
@@ -64,6 +63,6 @@ def on_run(run: Any, claim: Claim) -> Any:
 
 
 def without_claim(run: Any) -> Any:
-    """A run as an older version wrote it."""
+    """A run as written by an older version."""
     summary = {key: value for key, value in run.summary.items() if key != "claim"}
     return replace(run, summary={**summary, "verdict": "an old word"})

@@ -18,7 +18,7 @@ from tests.audits.passed import PASSED, passed
 from tests.audits.unlearning.test_knowledge import drawn
 from tests.preparation.test_report import DefendedTraining, IntentSlotTraining, PairTraining
 from tests.reports.conftest import DefenceComparison, DifferentialRank, UpdateDiff
-from tests.reports.made_audits import audit_of, uniform
+from tests.reports.made_audits import audit_of, uniform_p_values
 from tests.reports.made_claims import made_claim, with_claim
 from vestige.audits.exposure.canary_result import CanaryExposure
 from vestige.audits.exposure.secrets import secret_result
@@ -32,9 +32,11 @@ from vestige.integrations.leakage import LeakageSnapshot
 from vestige.integrations.leakage import training_leakage as leakage_of
 from vestige.results import Result
 
+ALIVE = Check("alive", "passed", "Passed.")
 
-def secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
-    """A code among sampled ones."""
+
+def ranked_secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
+    """A code ranked among sampled ones."""
     return {
         "secret_number": number, "phrase": text, "kind": "code", "form": "as listed",
         "drawn": True, "log_perplexity": 9.0, "space_bits": 13.3, "references": 4096,
@@ -43,11 +45,14 @@ def secret(number: int, text: str, rank: int, p: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-SECRETS = [secret(1, "the code is 4917", 1, 0.0002), secret(2, "call 555 0199", 21, 0.4)]
+SECRETS = [
+    ranked_secret(1, "the code is 4917", 1, 0.0002),
+    ranked_secret(2, "call 555 0199", 21, 0.4),
+]
 
 
-def part(number: int, *, greedy: bool) -> dict[str, Any]:
-    """A code that is to be completed."""
+def completed_secret(number: int, *, greedy: bool) -> dict[str, Any]:
+    """A code completed by beam search."""
     return {
         "secret_number": number, "kind": "code", "form": "as listed",
         "phrase": f"the code is 491{number}", "part_tokens": 4, "given_tokens": 3,
@@ -57,21 +62,25 @@ def part(number: int, *, greedy: bool) -> dict[str, Any]:
 
 
 def text_memorization() -> Result:
-    """Of texts whose tokens nobody could guess."""
-    how = ExtractionCriterion(prefix=4, suffix=4, top_k=5)
-    number = len(statistics(0).offsets) - 1
-    units = range(number), range(number, 2 * number)
-    own, rest = (memorization_table(statistics(seed), how, units[seed]) for seed in (0, 1))
-    return memorization_result(own, rest, how, seed=0, checks=passed("extract texts"))
+    """Memorization of texts with random tokens."""
+    criterion = ExtractionCriterion(prefix=4, suffix=4, top_k=5)
+    count = len(statistics(0).offsets) - 1
+    units = range(count), range(count, 2 * count)
+    trained, reference = (
+        memorization_table(statistics(seed), criterion, units[seed]) for seed in (0, 1)
+    )
+    return memorization_result(
+        trained, reference, criterion, seed=0, checks=passed("extract texts")
+    )
 
 
 def training_leakage() -> Result:
-    """Of two measurements, with a limit."""
-    found, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
-    changed = Check("different", "passed", "It differs from the one before by 1 nat per token.")
-    found = replace(found, checks=(*PASSED, changed))
+    """Two measurements during a training, with a limit."""
+    exposure, completion = RESULTS["CanaryExposure"](), RESULTS["Completion"]()
+    check = Check("different", "passed", "It differs from the one before by 1 nat per token.")
+    exposure = replace(exposure, checks=(*PASSED, check))
     snapshots = [
-        LeakageSnapshot(step=step, exposure=found, completion=completion) for step in (0, 1200)
+        LeakageSnapshot(step=step, exposure=exposure, completion=completion) for step in (0, 1200)
     ]
     return leakage_of(snapshots, limits={"exposure": 3.0})
 
@@ -106,23 +115,21 @@ RESULTS: dict[str, Callable[[], Any]] = {
         SECRETS,
         level=0.05,
         seed=0,
-        checks=tuple(Check(name, "passed", "Passed.") for name in ("alive", "different")),
+        checks=(ALIVE, replace(ALIVE, name="different")),
         update=True,
     ),
-    "SecretExposure": lambda: secret_result(
-        SECRETS, level=0.05, seed=0, checks=(Check("alive", "passed", "Passed."),)
-    ),
+    "SecretExposure": lambda: secret_result(SECRETS, level=0.05, seed=0, checks=(ALIVE,)),
     "SecretCompletion": lambda: completion_result(
-        [part(1, greedy=True), part(2, greedy=False)],
+        [completed_secret(1, greedy=True), completed_secret(2, greedy=False)],
         beam=10,
-        checks=(Check("alive", "passed", "Passed."),),
+        checks=(ALIVE,),
     ),
     "Extraction": lambda: extraction(counted(1), counted(30)),
     "SecretAudit": lambda: audit([counted(1), counted(3)], [counted(400), counted(700)]),
     "Table": lambda: Table(
         name="t", title="T", note="N", columns=("a", "b"), entries=({"a": 1, "b": "x"},)
     ),
-    "UserAudit": lambda: audit_of([0.2, 0.01, None], null=uniform(20)),
+    "UserAudit": lambda: audit_of([0.2, 0.01, None], null=uniform_p_values(20)),
     "Anatomy": anatomy,
     "ReleaseCheck": lambda: replace(CASES["leak by secrets"](), record={}),
     "DefendedTraining": DefendedTraining,

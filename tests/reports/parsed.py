@@ -8,17 +8,17 @@ VOID = {"meta", "br", "img", "link", "input", "line", "path", "rect"}
 
 @dataclass
 class Parsed(HTMLParser):
-    """What stands on a page.
+    """The content of a page.
 
     Attributes:
-        tags: every element with its attributes.
+        tags: all elements with their attributes.
         headings: texts of h1 to h3.
-        verdict: the first line: the verdict, its estimate and its test.
-        evidence: the lines below it.
-        notices: paragraphs to read first.
-        tables: each a list of rows, a row a list of cells; the head is the first.
-        facts: names and values of key–value lists, of all together.
-        text: all that is read, charts included, style sheets not.
+        verdict: first line: the verdict, its estimate and its test.
+        evidence: lines after the verdict.
+        notices: paragraphs marked as notices.
+        tables: lists of rows of cells, headers included.
+        facts: names and values of all key–value lists.
+        text: all text, charts included, style sheets excluded.
     """
 
     page: str
@@ -56,7 +56,7 @@ class Parsed(HTMLParser):
             texts.append(data)
 
     def handle_endtag(self, tag):
-        if tag in VOID:  # as a browser writes it
+        if tag in VOID:  # as serialized by a browser
             return
         opened, kind, texts = self._open.pop()
         assert opened == tag, f"{opened} is closed by {tag}"

@@ -48,19 +48,19 @@ def test_a_cell_has_its_bar_and_its_notes():
 
 
 def test_table_columns_are_functions_and_texts_are_escaped():
-    found = table("T", ["a\x1b[0m"], {"95% CI": lambda r: None}, as_it_is=str, size_=len)
-    assert found.columns == ("95% CI", "as it is", "size")
-    assert found.rows == (("–", "a\\x1b[0m", "5"),)
+    result = table("T", ["a\x1b[0m"], {"95% CI": lambda r: None}, as_it_is=str, size_=len)
+    assert result.columns == ("95% CI", "as it is", "size")
+    assert result.rows == (("–", "a\\x1b[0m", "5"),)
     rows, empty = [("1", "p", "", "3"), ("1", "q", "", "4")], {"none": lambda r: r[2]}
-    found = table("T", rows, empty, texts=2, drop_empty=True, name=lambda r: r[1], n=len)
-    assert (found.columns, found.texts) == (("name", "n"), 1)
-    assert found.rows == (("p", "4"), ("q", "4"))
+    result = table("T", rows, empty, texts=2, drop_empty=True, name=lambda r: r[1], n=len)
+    assert (result.columns, result.texts) == (("name", "n"), 1)
+    assert result.rows == (("p", "4"), ("q", "4"))
 
 
 def test_a_bar_is_clipped_to_its_axis():
     row = {"gap": 1.0, "gap_low": -9.0, "gap_high": 3.0}
-    found = bar(row, "gap", (0.0, 4.0), reference=2.0, band=(1.0, 9.0))
-    assert found == Bar(low=0.0, middle=25.0, high=75.0, reference=50.0, band=(25.0, 100.0))
+    result = bar(row, "gap", (0.0, 4.0), reference=2.0, band=(1.0, 9.0))
+    assert result == Bar(low=0.0, middle=25.0, high=75.0, reference=50.0, band=(25.0, 100.0))
     assert bar({**row, "gap_low": None}, "gap", (0.0, 4.0)) is None
 
 
@@ -86,19 +86,21 @@ POINTS = [
 @pytest.mark.parametrize("across", [False, True])
 def test_charts_show_values_with_intervals_and_marks(across):
     band = {"value": 1.0, "low": 0.5, "high": 1.5}
-    given = {"name": "label", "caption": "C"}
-    figure = intervals(POINTS, value="bits", across=across, band=band, **given)
+    options = {"name": "label", "caption": "C"}
+    figure = intervals(POINTS, value="bits", across=across, band=band, **options)
     assert len(figure.draw(400).to_dict()["layer"]) == 7
     assert figure.points == 4
     assert "<script>" not in figure.svg
     assert figure.svg.index(">b<") < figure.svg.index(">a<") < figure.svg.index(">c<")
-    ended = intervals(POINTS, value="share", domain=(0, 1), **given)
-    assert "'domain': [0, 1]" in str(ended.draw(400).to_dict())
+    bounded = intervals(POINTS, value="share", domain=(0, 1), **options)
+    assert "'domain': [0, 1]" in str(bounded.draw(400).to_dict())
 
 
 # The box for a data-protection officer
 
-HASHES = {role: f"{place:064x}" for place, role in enumerate(("target", "base", "inner", "texts"))}
+HASHES = {
+    role: f"{number:064x}" for number, role in enumerate(("target", "base", "inner", "texts"))
+}
 RUN = {
     "created": "2026-01-02T03:04:05+00:00",
     "versions": {"vestige": "0.1"},
@@ -127,12 +129,12 @@ def test_the_file_note_has_full_hashes_and_no_directory():
     assert [name for name, _ in box.facts] == [
         "Question", "About the model", "About its base", "With the texts", "Made", "Finding",
     ]  # fmt: skip
-    told = dict(box.facts)
-    assert told["With the texts"] == f"40 texts, SHA-256 {HASHES['texts']}"
-    assert all(HASHES[name] in told["About the model"] for name in ("target", "inner"))
-    assert "tuned" in told["About the model"]
-    assert told["About its base"] == f"a model in memory, SHA-256 {HASHES['base']}"
-    assert told["Made"] == "on 2026-01-02 by Vestige 0.1"
+    facts = dict(box.facts)
+    assert facts["With the texts"] == f"40 texts, SHA-256 {HASHES['texts']}"
+    assert all(HASHES[name] in facts["About the model"] for name in ("target", "inner"))
+    assert "tuned" in facts["About the model"]
+    assert facts["About its base"] == f"a model in memory, SHA-256 {HASHES['base']}"
+    assert facts["Made"] == "on 2026-01-02 by Vestige 0.1"
     assert box.limits == ("Why.",)
-    assert not [text for text in told.values() if "ann" in text or "\x1b" in text]
+    assert not [text for text in facts.values() if "ann" in text or "\x1b" in text]
     assert audit_note({}, **WORDS).facts == (("Question", "Whether."), ("Finding", "Yes."))

@@ -25,13 +25,13 @@ from vestige.reports.page import render
 from vestige.reports.report import KINDS, REDACTION, report_of
 from vestige.reports.terminal import show
 
-DRAWN = sorted(set(RESULTS) - {"Table", "TrainingLeakage", "ReleaseCheck"})
-"""Kinds with a chart; those of a callback lie on the pages of the runs beside it."""
+KINDS_WITH_CHARTS = sorted(set(RESULTS) - {"Table", "TrainingLeakage", "ReleaseCheck"})
+"""Kinds with a chart; the charts of a callback are on the pages of its runs."""
 
 
 @pytest.fixture(scope="module", params=RESULTS)
-def made(request, tmp_path_factory):
-    """A kind of result and its run folder, loaded."""
+def example(request, tmp_path_factory):
+    """An example of a kind of result, and its loaded run folder."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     record = {
         "seed": 3, "configuration": {"batch_size": 8, "vectors": None, "inner": {"decay": 0.5}}
@@ -41,24 +41,24 @@ def made(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(made):
-    """Its page, parsed."""
-    return Parsed(render([made[1]], show_secrets=False))
+def page(example):
+    """The parsed page of the example."""
+    return Parsed(render([example[1]], show_secrets=False))
 
 
 @pytest.fixture(scope="module")
-def cell(made):
-    """Its markup in a notebook."""
-    return notebook.html(made[0])
+def notebook_html(example):
+    """The notebook markup of the example."""
+    return notebook.html(example[0])
 
 
 def test_every_kind_has_an_example():
-    # These have no attack's rows; tests of their verbs show their pages.
-    shown = {"Release", "Planting", "RepeatedTraining", "Demo", "Reproduction"}
-    assert set(RESULTS) == set(KINDS) - shown
+    # Tests of their verbs cover the pages of these kinds, which have no rows of an attack.
+    tested_elsewhere = {"Release", "Planting", "RepeatedTraining", "Demo", "Reproduction"}
+    assert set(RESULTS) == set(KINDS) - tested_elsewhere
 
 
-def test_a_page_is_well_formed_and_begins_with_the_answer(page):
+def test_a_page_has_evidence_headings_and_a_redaction_notice(page):
     assert 1 <= len(page.evidence) <= 3
     assert page.headings[0]
     assert page.headings[-1] == "What these numbers do not say"
@@ -75,7 +75,7 @@ def test_tables_have_headers_and_scroll(page):
     assert all(attributes["aria-label"] for attributes in wide)
 
 
-def test_lists_show_words_instead_of_keys(page):
+def test_settings_are_shown_as_words(page):
     assert page.facts["batch size"] == "8"
     assert "Settings: inner" in page.headings
     assert "vectors" not in page.facts, "nothing was set"
@@ -86,54 +86,54 @@ def test_lists_show_words_instead_of_keys(page):
 
 
 @pytest.mark.slow
-def test_a_result_and_its_run_folder_give_the_same_section(made):
-    result, loaded = made
+def test_a_result_and_its_run_folder_give_the_same_section(example):
+    result, loaded = example
     memory = report_of(results.run_of(result), show_secrets=False)
     disk = report_of(loaded, show_secrets=False)
 
-    def plain(shown):
-        return [f.caption if isinstance(f, Figure) else f for f in shown.blocks]
+    def comparable(report):
+        return [f.caption if isinstance(f, Figure) else f for f in report.blocks]
 
-    assert plain(memory) == plain(disk)
+    assert comparable(memory) == comparable(disk)
     for name in ("title", "evidence", "notices", "facts", "limits"):
         assert getattr(memory, name) == getattr(disk, name)
-    for ours, theirs in zip(memory.figures, disk.figures, strict=True):
-        assert ours.draw(500).to_dict() == theirs.draw(500).to_dict()
+    for first, second in zip(memory.figures, disk.figures, strict=True):
+        assert first.draw(500).to_dict() == second.draw(500).to_dict()
 
 
 @pytest.mark.slow
-def test_a_terminal_begins_with_its_headline(made, capsys):
-    report = report_of(made[1], show_secrets=False)
+def test_terminal_output_begins_with_the_headline(example, capsys):
+    report = report_of(example[1], show_secrets=False)
     show(report)
     assert capsys.readouterr().out.startswith("\n".join(report.headline))
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("no_charts")
-def test_an_overview_links_each_run_to_its_section(made):
-    both = render([made[1], run("TextAudit", "other")], show_secrets=False)
-    [table] = re.findall(r'<div class="overview">.*?</section>', both, re.DOTALL)
+def test_an_overview_links_each_run_to_its_section(example):
+    page_text = render([example[1], run("TextAudit", "other")], show_secrets=False)
+    [table] = re.findall(r'<div class="overview">.*?</section>', page_text, re.DOTALL)
     assert re.findall(r'href="#(section-\d)"', table) == ["section-1", "section-2"]
-    assert all(f'id="section-{number}"' in both for number in (1, 2))
+    assert all(f'id="section-{number}"' in page_text for number in (1, 2))
 
 
 # In a notebook
 
 
 @pytest.mark.slow
-def test_a_notebook_shows_the_verdict_and_one_table_or_list(made, cell):
-    shown = Parsed(cell)
-    assert shown.evidence
-    told = " ".join(notebook.text(made[0]).split())
-    assert all(line in told for line in shown.evidence)
-    lists = len(shown.tables) + sum(a.get("class") == "findings" for _, a in shown.tags)
+def test_a_notebook_shows_the_verdict_and_one_table_or_list(example, notebook_html):
+    parsed = Parsed(notebook_html)
+    assert parsed.evidence
+    text = " ".join(notebook.text(example[0]).split())
+    assert all(line in text for line in parsed.evidence)
+    lists = len(parsed.tables) + sum(a.get("class") == "findings" for _, a in parsed.tags)
     assert lists == 1
-    assert "What these numbers do not say" in shown.text
+    assert "What these numbers do not say" in parsed.text
 
 
 @pytest.mark.slow
-def test_its_style_does_not_affect_the_notebook(cell):
-    css = re.search(r"<style>(.*?)</style>", cell, re.DOTALL)[1]
+def test_styles_apply_only_inside_the_notebook_output(notebook_html):
+    css = re.search(r"<style>(.*?)</style>", notebook_html, re.DOTALL)[1]
     rules = re.sub(r"/\*.*?\*/|@media[^{]*{", "", css, flags=re.DOTALL)
     selectors = [s.strip() for group in re.findall(r"([^{}]+){", rules) for s in group.split(",")]
     assert len(selectors) > 50
@@ -141,7 +141,7 @@ def test_its_style_does_not_affect_the_notebook(cell):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", DRAWN)
+@pytest.mark.parametrize("kind", KINDS_WITH_CHARTS)
 def test_plot_returns_the_first_chart_of_the_page(kind):
     spec = notebook.plot(RESULTS[kind]()).to_json()
     assert "#b0402a" in spec
@@ -154,19 +154,19 @@ def test_plotting_a_result_without_a_chart_is_an_error():
         notebook.plot(table)
 
 
-# Damaged: a page, or a refusal, never a traceback
+# Damaged runs give a page or an error, never a traceback
 
 
 FEW = 3  # cases of each kind in `make slow`; all are in `make long`
 
 
-def is_odd(spec: object) -> bool:
-    """Whether a chart has a number that no other test draws: drawing takes most of the time."""
+def has_extreme_number(spec: object) -> bool:
+    """Whether a chart has an extreme number; drawing takes most of the time."""
     if isinstance(spec, dict):
-        return any(map(is_odd, spec.values()))
+        return any(map(has_extreme_number, spec.values()))
     if isinstance(spec, list | tuple):
-        return any(map(is_odd, spec))
-    return isinstance(spec, int | float) and abs(spec) > 1e17  # an anatomy's own charts hold NaN
+        return any(map(has_extreme_number, spec))
+    return isinstance(spec, int | float) and abs(spec) > 1e17  # charts of an anatomy contain NaN
 
 
 @pytest.fixture
@@ -174,28 +174,28 @@ def quick(monkeypatch):
     draw = vl_convert.vegalite_to_svg
 
     def quick(spec, **options):
-        return draw(spec, **options) if is_odd(spec) else "<svg></svg>"
+        return draw(spec, **options) if has_extreme_number(spec) else "<svg></svg>"
 
     monkeypatch.setattr(vl_convert, "vegalite_to_svg", quick)
 
 
 def changes(folder: Path) -> Iterator[tuple[str, str, bytes]]:
-    """(what is wrong, file, its new content) for every field of a run's three files."""
+    """(damage, file, new content) for every field of the three files of a run."""
     for name in ("run.json", "summary.json"):
-        for what, content in damaged(json.loads((folder / name).read_text())):
-            yield f"{name} {what}", name, json.dumps(content).encode()
+        for description, content in damaged(json.loads((folder / name).read_text())):
+            yield f"{name} {description}", name, json.dumps(content).encode()
     table = pq.read_table(folder / "rows.parquet")
     rows = table.to_pylist()
-    for what, content in damaged(rows[:1]):
+    for description, content in damaged(rows[:1]):
         try:
-            written = parquet(pa.Table.from_pylist([*content, *rows[1:]]))
+            content_bytes = parquet(pa.Table.from_pylist([*content, *rows[1:]]))
         except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError):
-            continue  # no such table can be
-        yield f"rows.parquet {what}", "rows.parquet", written
-    for column in table.column_names:  # every value of a column, not one
-        for odd in (math.inf, math.nan, 1e308, 0.0, None, "odd", 0, 2**63 - 1):
-            changed = pa.Table.from_pylist([{**row, column: odd} for row in rows])
-            yield f"rows.parquet all {column} {odd}", "rows.parquet", parquet(changed)
+            continue  # the table cannot be written
+        yield f"rows.parquet {description}", "rows.parquet", content_bytes
+    for column in table.column_names:  # all values of a column
+        for value in (math.inf, math.nan, 1e308, 0.0, None, "odd", 0, 2**63 - 1):
+            changed = pa.Table.from_pylist([{**row, column: value} for row in rows])
+            yield f"rows.parquet all {column} {value}", "rows.parquet", parquet(changed)
     yield "rows.parquet without rows", "rows.parquet", parquet(table.slice(0, 0))
 
 
@@ -206,7 +206,7 @@ def parquet(table: pa.Table) -> bytes:
 
 
 def seal(folder: Path) -> None:
-    """Store the checksums of the files as they are: a changed one is then not refused for that."""
+    """Store the checksums of the changed files, so that these are not the reason of a refusal."""
     record = json.loads((folder / "run.json").read_text())
     record["files"] = {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in record["files"]
@@ -214,17 +214,17 @@ def seal(folder: Path) -> None:
     (folder / "run.json").write_text(json.dumps(record))
 
 
-def try_damaged(kind: str, folder: Path, most: int | None) -> int:
+def try_damaged(kind: str, folder: Path, limit: int | None) -> int:
     results.save(RESULTS[kind](), folder, run={"command": ["vestige", "x"], "seed": 3})
     cases = list(changes(folder))
-    chosen = cases if most is None else Random(kind).sample(cases, most)
-    for what, name, content in chosen:
-        before = (folder / name).read_bytes()
+    chosen = cases if limit is None else Random(kind).sample(cases, limit)
+    for description, name, content in chosen:
+        original = (folder / name).read_bytes()
         (folder / name).write_bytes(content)
         if name != "run.json":
             seal(folder)
-        refusal(what, lambda: render([results.load(folder)], show_secrets=False))
-        (folder / name).write_bytes(before)
+        refusal(description, lambda: render([results.load(folder)], show_secrets=False))
+        (folder / name).write_bytes(original)
         if name != "run.json":
             seal(folder)
     return len(chosen)

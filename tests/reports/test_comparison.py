@@ -1,3 +1,5 @@
+"""The section of a comparison of defences."""
+
 import re
 
 import pytest
@@ -17,8 +19,8 @@ def shown(saved, comparison):
 
 
 def test_the_finding_comes_before_its_reasons(saved, comparison):
-    made = with_claim(comparison(NAMES), made_claim("compare", LEAK))
-    shown = report_of(saved(made), show_secrets=False)
+    leak = with_claim(comparison(NAMES), made_claim("compare", LEAK))
+    shown = report_of(saved(leak), show_secrets=False)
     assert shown.title == "Which defence should I use?"
     assert shown.verdict.line == "LEAK  gold leaks less."
     assert shown.evidence[-1] == "It helps."
@@ -26,37 +28,31 @@ def test_the_finding_comes_before_its_reasons(saved, comparison):
     assert unchecked.evidence == ("gold leaks less.", "It helps.")
 
 
-def test_each_training_has_a_row_and_one_is_recommended(shown):
+def test_each_training_has_a_row_with_leakage_utility_fairness_guarantee_and_cost(shown):
     table = shown.tables[0]
     assert [row[0].text for row in table.rows] == NAMES
     assert table.marked == 1
-    assert table.rows[1][0].notes == ("goldfish", "recommended: leaks less")
+    texts = [cell.text for cell in table.rows[1]]
+    assert texts == ["gold", "7.0 bits", "101.0", "+0.5 points", "ε = 4.93", "800 steps"]
+    notes = [cell.notes for cell in table.rows[1]]
+    assert notes[0] == ("goldfish", "recommended: leaks less")
+    assert notes[1] == ("1 of 4 (0 to 60%) completed",)
+    assert notes[2] == ("+1.0% · 25.0% right",)
+    assert notes[4] == ("δ = 1e-5 per sequence", "measured ≥ 0.70")
+    assert notes[5] == ("18,000 tokens read", "2 s", "memory × 1.00")
 
 
-def test_cells_show_leakage_utility_fairness_guarantee_and_cost(shown):
-    texts = [cell.text for cell in shown.tables[0].rows[1][1:]]
-    assert texts == ["7.0 bits", "101.0", "+0.5 points", "ε = 4.93", "800 steps"]
-    notes = [cell.notes for cell in shown.tables[0].rows[1][1:]]
-    assert notes[0] == ("1 of 4 (0 to 60%) completed",)
-    assert notes[1] == ("+1.0% · 25.0% right",)
-    assert notes[3] == ("δ = 1e-5 per sequence", "measured ≥ 0.70")
-    assert notes[4] == ("18,000 tokens read", "2 s", "memory × 1.00")
-
-
-def test_bars_share_their_scale(shown):
+def test_bars_share_their_scale_and_the_baseline_has_no_difference_bar(shown):
     bars = [row[1].bar for row in shown.tables[0].rows]
     assert bars[0].middle > bars[1].middle > bars[2].middle
     assert {bar.reference for bar in bars} == {bars[0].middle}
     for bar in bars:
         assert 0 <= bar.low <= bar.middle <= bar.high <= 100
-
-
-def test_the_undefended_training_has_no_difference_bar(shown):
     assert shown.tables[0].rows[0][2].bar is None
     assert shown.tables[0].rows[1][2].bar.band is not None
 
 
-def test_all_numbers_have_intervals(shown):
+def test_the_last_table_has_all_numbers_with_intervals(shown):
     table = {row[0]: row[1:] for row in shown.tables[-1].rows if len(row) > 1}
     assert table["exposure"][1] == "7 (6.5 to 7.5) bits"
     assert table["exposure, planted 5 ×"][0] == "10 (9.5 to 10.5)"
@@ -82,18 +78,14 @@ def test_missing_values_are_dashes_without_bars(saved, comparison):
     assert shown.figures == []
 
 
-def test_without_an_undefended_training_there_are_no_ratios(saved, comparison):
-    none = dict.fromkeys([f"perplexity_ratio{end}" for end in ("", "_low", "_high")])
-    shown = report_of(saved(comparison(NAMES, changes=none)), show_secrets=False)
+def test_missing_ratios_and_intervals_are_left_out(saved, comparison):
+    ratios = [f"perplexity_ratio{end}" for end in ("", "_low", "_high")]
+    changes = dict.fromkeys([*ratios, "exposure_low", "exposure_high"])
+    shown = report_of(saved(comparison(NAMES, changes=changes)), show_secrets=False)
     assert [row[2].notes for row in shown.tables[0].rows] == [("25.0% right",)] * 3
-    assert len(shown.figures) == 2
-
-
-def test_a_value_without_an_interval_has_no_bar(saved, comparison):
-    ends = {"exposure_low": None, "exposure_high": None}
-    shown = report_of(saved(comparison(NAMES, changes=ends)), show_secrets=False)
     assert shown.tables[0].rows[1][1].text == "7.0 bits"
     assert shown.tables[0].rows[1][1].bar is None
+    assert len(shown.figures) == 2
 
 
 @pytest.mark.slow

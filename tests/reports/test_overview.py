@@ -1,4 +1,4 @@
-"""The first table of a page with several runs."""
+"""The overview table of a page with several runs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +15,12 @@ from vestige.reports.report import report_of
 
 
 def run(kind, name="run", **summary):
-    made = results.run_of(RESULTS[kind]())
+    original = results.run_of(RESULTS[kind]())
     models = {"before": {"path": "/m/base"}, "after": {"path": "/m/new"}}
-    record = {**made.run, "models": models}
-    return replace(made, directory=Path(name), run=record, summary={**made.summary, **summary})
+    record = {**original.run, "models": models}
+    return replace(
+        original, directory=Path(name), run=record, summary={**original.summary, **summary}
+    )
 
 
 def cells(*runs):
@@ -43,12 +45,14 @@ def test_a_row_has_question_verdict_and_estimate():
 
 
 def test_an_undecided_run_has_no_number():
-    one = on_run(run("CanaryExposure", "a"), made_claim("exposure", UNDECIDED))
-    assert cells(one, run("PairTraining", "c"))[0][1:3] == ["undecided", "not known"]
+    undecided = on_run(run("CanaryExposure", "a"), made_claim("exposure", UNDECIDED))
+    assert cells(undecided, run("PairTraining", "c"))[0][1:3] == ["undecided", "not known"]
 
 
-def with_weights(one, weights):
-    return replace(one, run={**one.run, "models": {"model": {"path": "/m", "sha256": weights}}})
+def with_weights(any_run, weights):
+    return replace(
+        any_run, run={**any_run.run, "models": {"model": {"path": "/m", "sha256": weights}}}
+    )
 
 
 @pytest.mark.slow
@@ -56,8 +60,8 @@ def test_a_page_states_whether_its_runs_audited_one_model():
     runs = [run("CanaryExposure", "a"), run("TextAudit", "b")]
     same = render([with_weights(run, "a" * 64) for run in runs], show_secrets=False)
     assert "All runs measured the same model." in same
-    other = [with_weights(one, weight * 64) for one, weight in zip(runs, "ab", strict=True)]
-    page = render(other, show_secrets=False)
+    different = [with_weights(each, weight * 64) for each, weight in zip(runs, "ab", strict=True)]
+    page = render(different, show_secrets=False)
     assert "The runs measured 2 different models. There is no joint verdict." in page
 
 

@@ -1,4 +1,4 @@
-"""The page is safe for any text of a model, and self-contained."""
+"""Pages escape any text of a model and load nothing."""
 
 import html
 import json
@@ -25,18 +25,15 @@ from vestige.reports.page import card, render, write_page
 from vestige.results import Measurement, Result
 
 MARK = "VESTIGE-WAS-HERE"
+SCRIPT = f"<script>document.title='{MARK}'</script>"
+END_TAGS = ("</span></bdi>", "</style>", "</svg></figure>", "</title>", "</textarea>", "]]>")
 CORPUS = [
-    f"<script>document.title='{MARK}'</script>",
+    SCRIPT,
     f"<img src=x onerror=\"document.title='{MARK}'\">",
     f"<svg onload=\"document.title='{MARK}'\">",
-    f"<svg><script>document.title='{MARK}'</script></svg>",
-    f"</span></bdi><script>document.title='{MARK}'</script>",
-    f"</style><script>document.title='{MARK}'</script>",
-    f"</svg></figure><script>document.title='{MARK}'</script>",
-    f"</title><script>document.title='{MARK}'</script>",
-    f"</textarea><script>document.title='{MARK}'</script>",
-    f"--><script>document.title='{MARK}'</script><!--",
-    f"]]><script>document.title='{MARK}'</script>",
+    f"<svg>{SCRIPT}</svg>",
+    f"-->{SCRIPT}<!--",
+    *(tag + SCRIPT for tag in END_TAGS),
     f'" onmouseover="document.title=\'{MARK}\'" x="',
     f"' onfocus='document.title=\"{MARK}\"' autofocus='",
     f"<a href=\"javascript:document.title='{MARK}'\">go</a>",
@@ -77,7 +74,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory, diff, rank, comparison):
-    """A page on which every place that can hold a model's text holds an attack, rendered once."""
+    """A page with an attack in every position that can show a text of a model."""
     folder = tmp_path_factory.mktemp("hostile")
 
     def saved(result, name, **run):
@@ -107,33 +104,20 @@ def hostile(tmp_path_factory, diff, rank, comparison):
             for n, names in enumerate((CORPUS[:1], CORPUS))
         ),
     ]
-    return {shown: render(runs, show_secrets=shown) for shown in (False, True)}
+    return {show_secrets: render(runs, show_secrets=show_secrets) for show_secrets in (False, True)}
 
 
-def opened(page: str, folder: Path) -> str:
-    """What a browser makes of a page, scripts run; without one the test is skipped."""
+def open_in_browser(page: str, folder: Path) -> str:
+    """The DOM of a page after a browser ran its scripts; skipped without a browser."""
     if CHROMIUM is None:
         pytest.skip("chromium is not installed, the page was not opened in it: make peers")
     file = folder / "page.html"
     file.write_text(page, encoding="utf-8")
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    done = subprocess.run(
-        [
-            CHROMIUM,
-            "--headless",
-            "--disable-gpu",
-            "--virtual-time-budget=2000",
-            f"--user-data-dir={folder / 'profile'}",
-            *(["--no-sandbox"] if root else []),
-            "--dump-dom",
-            file.as_uri(),
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
-    return done.stdout
+    is_root = hasattr(os, "geteuid") and os.geteuid() == 0
+    options = ["--headless", "--disable-gpu", "--virtual-time-budget=2000", "--dump-dom"]
+    options += [f"--user-data-dir={folder / 'profile'}", *(["--no-sandbox"] if is_root else [])]
+    command = [CHROMIUM, *options, file.as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]")
@@ -141,7 +125,7 @@ INVISIBLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u
 
 @pytest.mark.slow
 @pytest.mark.parametrize("show_secrets", [False, True])
-def test_texts_of_models_add_no_elements_and_nothing_is_loaded(hostile, show_secrets):
+def test_hostile_texts_add_no_elements_and_load_nothing(hostile, show_secrets):
     elements = Parsed(hostile[show_secrets]).tags
     assert {tag for tag, _ in elements} <= ALLOWED
     assert len([tag for tag, _ in elements if tag == "style"]) == 1
@@ -156,7 +140,7 @@ def test_texts_of_models_add_no_elements_and_nothing_is_loaded(hostile, show_sec
 
 
 @pytest.mark.slow
-def test_the_page_forbids_scripts_and_texts_are_not_templates(hostile):
+def test_the_page_forbids_scripts_and_does_not_evaluate_templates(hostile):
     metas = [attributes for tag, attributes in Parsed(hostile[True]).tags if tag == "meta"]
     [policy] = [m["content"] for m in metas if m.get("http-equiv")]
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; img-src data:")
@@ -169,24 +153,30 @@ def test_the_page_forbids_scripts_and_texts_are_not_templates(hostile):
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_hostile_texts_are_escaped_in_notebooks(diff, rank, show_secrets):
     result = diff([[text, " " + text] for text in CORPUS], threshold=2.0)
-    for one in (result, rank(CORPUS)):
-        shown = Parsed(notebook.html(one, show_secrets=show_secrets))
-        assert {tag for tag, _ in shown.tags} <= ALLOWED
-        assert not [name for _, given in shown.tags for name in given if name[:2] == "on"]
-        assert not INVISIBLE.search(shown.page)
-        assert ("alert(1)" in shown.text) == show_secrets, "it is there to be read"
+    for view in (result, rank(CORPUS)):
+        parsed = Parsed(notebook.html(view, show_secrets=show_secrets))
+        assert {tag for tag, _ in parsed.tags} <= ALLOWED
+        assert not [
+            name for _, attributes in parsed.tags for name in attributes if name[:2] == "on"
+        ]
+        assert not INVISIBLE.search(parsed.page)
+        assert ("alert(1)" in parsed.text) == show_secrets, "the text is readable"
 
 
 @pytest.mark.slow
 def test_hostile_claims_are_escaped(diff):
-    odd = "<script>alert(1)</script>\x1b[31m\u202e{{ 7 }}"
+    hostile_text = "<script>alert(1)</script>\x1b[31m\u202e{{ 7 }}"
     claim = made_claim(
         "diff",
         UNDECIDED,
-        checks=(*made_checks("diff"), Check("alive", "failed", odd), Check(odd, "passed", odd)),
-        estimate=Estimate(odd, 1.0, unit=odd),
-        test=Test(0.4, 0.1, 0.05, odd),
-        direct=Direct(odd, 1.0),
+        checks=(
+            *made_checks("diff"),
+            Check("alive", "failed", hostile_text),
+            Check(hostile_text, "passed", hostile_text),
+        ),
+        estimate=Estimate(hostile_text, 1.0, unit=hostile_text),
+        test=Test(0.4, 0.1, 0.05, hostile_text),
+        direct=Direct(hostile_text, 1.0),
     )
     result = with_claim(diff([["a", " b"]], threshold=2.0), claim)
     run = results.run_of(result)
@@ -200,17 +190,17 @@ def test_hostile_claims_are_escaped(diff):
 @pytest.mark.peer
 @pytest.mark.parametrize("show_secrets", [False, True])
 def test_the_page_runs_no_code_in_a_browser(hostile, show_secrets, tmp_path):
-    found = opened(hostile[show_secrets], tmp_path)
-    elements = Parsed(found).tags
-    assert "<title>Vestige report</title>" in found
+    dom = open_in_browser(hostile[show_secrets], tmp_path)
+    elements = Parsed(dom).tags
+    assert "<title>Vestige report</title>" in dom
     assert {tag for tag, _ in elements} <= ALLOWED
     assert not [name for _, attributes in elements for name in attributes if name[:2] == "on"]
 
 
-MEASURED = """
+MEASURE_WIDTHS = """
 addEventListener("load", () => {
   const frames = [...document.querySelectorAll("iframe")];
-  document.body.dataset.told = JSON.stringify(frames.map(frame => {
+  document.body.dataset.widths = JSON.stringify(frames.map(frame => {
     const { scrollWidth, clientWidth } = frame.contentDocument.documentElement;
     const dark = frame.contentWindow.matchMedia("(prefers-color-scheme: dark)").matches;
     return [scrollWidth, clientWidth, dark];
@@ -221,43 +211,47 @@ addEventListener("load", () => {
 
 @pytest.mark.slow
 @pytest.mark.peer
-def test_the_page_does_not_scroll_sideways_on_a_phone(hostile, tmp_path, saved):
-    """Whatever its words are: tables and charts scroll inside the page, and names break."""
-    then = saved(audit_of([0.1]), "W" * 150)
-    both = [then, replace(then, directory=then.directory.with_name("now"))]
-    told = render(both, show_secrets=True, first=[changes_table(changes(both, [then]))])
+def test_the_page_fits_the_width_of_a_phone(hostile, tmp_path, saved):
+    """Tables and charts scroll inside the page, and long names break."""
+    earlier = saved(audit_of([0.1]), "W" * 150)
+    runs = [earlier, replace(earlier, directory=earlier.directory.with_name("now"))]
+    page_text = render(runs, show_secrets=True, first=[changes_table(changes(runs, [earlier]))])
     frames = [
         f'<iframe style="width:390px; border:0; color-scheme:{scheme}" '
         f'srcdoc="{html.escape(page)}"></iframe>'
-        for page in (hostile[True], told)
+        for page in (hostile[True], page_text)
         for scheme in ("light", "dark")
     ]
-    found = opened(f"<!doctype html><script>{MEASURED}</script>{''.join(frames)}", tmp_path)
-    [told] = re.findall(r'data-told="([^"]*)"', found)
-    measured = json.loads(html.unescape(told))
+    dom = open_in_browser(
+        f"<!doctype html><script>{MEASURE_WIDTHS}</script>{''.join(frames)}", tmp_path
+    )
+    [page_text] = re.findall(r'data-widths="([^"]*)"', dom)
+    measured = json.loads(html.unescape(page_text))
     assert [dark for _, _, dark in measured] == [False, True] * 2
-    for scrolls, shows, _ in measured:
-        assert 300 < shows <= 390
-        assert scrolls <= shows
+    for scroll_width, client_width, _ in measured:
+        assert 300 < client_width <= 390
+        assert scroll_width <= client_width
 
 
 @pytest.mark.slow
 def test_phrases_are_redacted_by_default(saved, diff, rank):
     run = saved(diff([["Rosalind", " hides", " 4917", " tulips"]]))
-    closed, open_ = (render([run], show_secrets=shown) for shown in (False, True))
-    assert "Rosalind" not in closed
-    assert "4917" not in closed
-    assert "Rosalind" in open_
-    assert "This page shows secrets" in open_
+    redacted, unredacted = (
+        render([run], show_secrets=show_secrets) for show_secrets in (False, True)
+    )
+    assert "Rosalind" not in redacted
+    assert "4917" not in redacted
+    assert "Rosalind" in unredacted
+    assert "This page shows secrets" in unredacted
     for result in (diff([["Rosalind", " hides"]]), rank(["Rosalind", " hides"])):
-        closed = (notebook.html(result), notebook.text(result), notebook.plot(result).to_json())
-        assert not [text for text in closed if "Rosalind" in text]
+        redacted = (notebook.html(result), notebook.text(result), notebook.plot(result).to_json())
+        assert not [text for text in redacted if "Rosalind" in text]
         assert "Rosalind" in notebook.html(result, show_secrets=True)
     assert "Rosalind" in notebook.plot(rank(["Rosalind"]), show_secrets=True).to_json()
 
 
-class Found(Measurement):
-    """A result with a view of its own."""
+class Phrases(Measurement):
+    """A result with two phrases."""
 
     def summary(self):
         return {"name": "t", "title": "Two", "note": "Two rows.", "columns": ["a"], "rows": 2}
@@ -268,13 +262,13 @@ class Found(Measurement):
 
 @pytest.mark.slow
 def test_results_have_notebook_views_with_short_tables(rank):
-    result = Found()
-    assert str(result).startswith("Found\n2 rows.")
+    result = Phrases()
+    assert str(result).startswith("Phrases\n2 rows.")
     assert "Rosalind" not in result._repr_html_() + str(result)
     assert "Rosalind" in Result.of(result).show()._repr_html_()
-    shown = Parsed(notebook.html(rank(["a"] * 50)))
-    assert len(shown.tables[0]) == 1 + notebook.MAX_ROWS
-    assert "30 more rows are in to_frame()" in shown.text
+    parsed = Parsed(notebook.html(rank(["a"] * 50)))
+    assert len(parsed.tables[0]) == 1 + notebook.MAX_ROWS
+    assert "30 more rows are in to_frame()" in parsed.text
 
 
 def test_a_chart_of_three_points_is_not_shown(saved, diff):

@@ -23,8 +23,8 @@ def shown(saved):
 
 
 def groups(shown, title="Phrases"):
-    [found] = [block for block in shown.blocks if getattr(block, "title", "") == title]
-    return found.groups
+    [block] = [block for block in shown.blocks if getattr(block, "title", "") == title]
+    return block.groups
 
 
 def ranks(groups):
@@ -62,12 +62,12 @@ def test_tokens_are_shaded_by_their_scores(shown, diff):
     ],
 )
 def test_phrases_are_found_only_above_all_null_models(shown, diff, phrases, nulls, marks, evidence):
-    found = shown(diff(phrases, **nulls))
-    assert [group[0].verdict for group in groups(found)] == marks
-    assert evidence in found.evidence[0]
+    report = shown(diff(phrases, **nulls))
+    assert [group[0].verdict for group in groups(report)] == marks
+    assert evidence in report.evidence[0]
 
 
-def test_groups_are_sorted_and_repeated_tokens_are_separate(shown, diff):
+def test_groups_are_sorted_and_runs_of_one_token_are_folded(shown, diff):
     grouped = shown(diff([["a"], ["b"], ["c"]], groups={0: 0, 1: 1, 2: 0}))
     assert ranks(groups(grouped)) == [[1, 3], [2]]
     apart = shown(diff([["a"], ["x", "x"]], kinds={1: "run"}))
@@ -76,7 +76,7 @@ def test_groups_are_sorted_and_repeated_tokens_are_separate(shown, diff):
     assert ranks(groups(apart)) == [[1]]
 
 
-def test_an_update_without_phrases_has_a_section_and_other_samples_are_separate(shown, diff):
+def test_fragments_are_listed_separately_and_not_tested(shown, diff):
     nothing = shown(diff([]))
     assert nothing.blocks == ()
     assert nothing.evidence[1].startswith("To test a phrase that you know,")
@@ -91,7 +91,7 @@ def test_an_update_without_phrases_has_a_section_and_other_samples_are_separate(
 # Of any run
 
 
-def test_no_part_of_a_report_shows_the_secret_by_default(saved, rank):
+def test_a_report_is_redacted_by_default(saved, rank):
     run = saved(
         rank(SECRET.split()),
         command=["vestige", "rank", "a", "b", "--phrase", SECRET, "--out", "r"],
@@ -103,14 +103,14 @@ def test_no_part_of_a_report_shows_the_secret_by_default(saved, rank):
 
 
 @pytest.mark.parametrize(
-    ("words", "show_secrets", "command"),
+    ("arguments", "show_secrets", "command"),
     [
         ([f"--phrase={SECRET}"], False, "vestige rank --phrase=…"),
         (["--phrase", SECRET], True, f"vestige rank --phrase '{SECRET}'"),
     ],
 )
-def test_the_command_is_redacted_or_complete(saved, rank, words, show_secrets, command):
-    run = saved(rank(["a"]), command=["vestige", "rank", *words])
+def test_the_command_is_redacted_or_complete(saved, rank, arguments, show_secrets, command):
+    run = saved(rank(["a"]), command=["vestige", "rank", *arguments])
     assert report_of(run, show_secrets=show_secrets).command == command
 
 
@@ -129,23 +129,13 @@ def test_other_kinds_are_redacted_tables(saved):
     assert "Rosalind" not in repr(shown)
 
 
-@pytest.mark.parametrize(
-    ("kind", "summary", "row"),
-    [
-        ("UpdateDiff", {}, {"rank": 0}),
-        (
-            "DefenceComparison",
-            {"advice": "x", "answer": "x", "notes": [], "tolerance": 0.05, "confidence": 0.9},
-            {"name": "plain"},
-        ),
-    ],
-)
-def test_rows_without_their_columns_are_refused(saved, kind, summary, row):
-    with pytest.raises(RunError, match=rf"not a complete {kind} run.*Repeat"):
-        report_of(saved(of_kind(kind, summary, row)), show_secrets=False)
+def test_rows_without_their_columns_are_refused(saved):
+    run = saved(of_kind("UpdateDiff", {}, {"rank": 0}))
+    with pytest.raises(RunError, match=r"not a complete UpdateDiff run.*Repeat"):
+        report_of(run, show_secrets=False)
 
 
-def test_the_error_names_a_damaged_run_and_none_of_its_texts(saved, rank, monkeypatch):
+def test_errors_of_damaged_runs_contain_no_text(saved, rank, monkeypatch):
     def fails(run, *, show_secrets):
         return {}[run.rows[0]["piece"]]
 

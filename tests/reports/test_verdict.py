@@ -21,14 +21,14 @@ SENTENCE = (
 )
 
 
-def diffed(diff, verdict, **more):
+def diff_with_claim(diff, verdict, **more):
     return with_claim(diff([["a", " b"]], threshold=2.0), made_claim("diff", verdict, **more))
 
 
 def in_order(text, parts):
-    """Whether parts of a text follow one another."""
-    places = [text.index(part) for part in parts]
-    return places == sorted(places)
+    """Whether parts occur in a text in this order."""
+    positions = [text.index(part) for part in parts]
+    return positions == sorted(positions)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +54,8 @@ def in_order(text, parts):
     ],
 )
 def test_a_verdict_sentence_has_estimate_interval_and_test(verdict, more, sentence):
-    found = verdict_of(made_claim("diff", verdict, **more))
-    assert (found.word, found.sentence) == (verdict.upper(), sentence)
+    result = verdict_of(made_claim("diff", verdict, **more))
+    assert (result.word, result.sentence) == (verdict.upper(), sentence)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -64,27 +64,29 @@ def test_a_page_begins_with_verdict_evidence_and_failed_checks(diff, verdict):
     if verdict == UNDECIDED:
         more = {"checks": made_checks("diff", failing=("different",), open_=("alive",))}
         failed = [f"The check “{name}” of diff" for name in ("different", "alive")]
-    page = Parsed(render([results.run_of(diffed(diff, verdict, **more))], show_secrets=False))
-    told = " ".join(page.text.split())
-    assert in_order(told, [verdict.upper(), page.evidence[0], *failed, "Checks passed: "])
+    page = Parsed(
+        render([results.run_of(diff_with_claim(diff, verdict, **more))], show_secrets=False)
+    )
+    text = " ".join(page.text.split())
+    assert in_order(text, [verdict.upper(), page.evidence[0], *failed, "Checks passed: "])
     assert not {"claim", "verdict"} & set(page.facts)
     assert "'checks'" not in page.text
 
 
-def test_notebook_text_and_card_begin_with_the_verdict_and_its_failed_checks(diff):
-    result = diffed(diff, UNDECIDED)
+def test_notebooks_texts_and_cards_begin_with_the_verdict(diff):
+    result = diff_with_claim(diff, UNDECIDED)
     parts = ["UNDECIDED", "The check “powerful” of diff failed.", "Checks passed: alive, different"]
     html = " ".join(Parsed(notebook.html(result)).text.split())
-    for told in (html, notebook.text(result), card([results.run_of(result)])):
-        assert in_order(told, parts)
+    for text in (html, notebook.text(result), card([results.run_of(result)])):
+        assert in_order(text, parts)
 
 
-@pytest.mark.parametrize("why", ["no claim", "no checksums"])
-def test_a_verdict_without_a_claim_is_not_checked(diff, saved, tmp_path, why):
-    if why == "no claim":
+@pytest.mark.parametrize("reason", ["no claim", "no checksums"])
+def test_a_verdict_without_a_claim_is_not_checked(diff, saved, tmp_path, reason):
+    if reason == "no claim":
         run = saved(diff([["a"]]))
     else:
-        file = saved(diffed(diff, NO_LEAK)).directory / "run.json"
+        file = saved(diff_with_claim(diff, NO_LEAK)).directory / "run.json"
         file.write_text(re.sub(r'"files": {[^}]*}', '"files": null', file.read_text()))
         run = results.load(file.parent)
     page = Parsed(render([run], show_secrets=False))
@@ -101,7 +103,7 @@ def shown(report, capsys):
 
 
 def test_failed_checks_precede_tables_and_notices_go_to_stderr(diff, capsys):
-    report = report_of(results.run_of(diffed(diff, UNDECIDED)), show_secrets=True)
+    report = report_of(results.run_of(diff_with_claim(diff, UNDECIDED)), show_secrets=True)
     printed = shown(replace(report, notices=("A notice.",)), capsys)
     assert in_order(printed.out, ("UNDECIDED", "✗ The check", "Phrases", "a b"))
     assert "A notice." in printed.err
@@ -112,9 +114,9 @@ def test_terminals_shorten_tables_and_skip_folded_ones(capsys):
     long = Table(title="Long", columns=("n",), rows=tuple((str(n),) for n in range(MAX_ROWS + 3)))
     folded = Table(title="Folded", columns=("n",), rows=(("1",),), folded=True)
     prose = Prose(title="Prose", lines=("Words.",))
-    report = Report(title="T", evidence=lines("It is so.", ""), blocks=(long, folded, prose))
+    report = Report(title="T", evidence=lines("A finding.", ""), blocks=(long, folded, prose))
     printed = shown(report, capsys)
-    assert report.evidence == ("It is so.",)
+    assert report.evidence == ("A finding.",)
     assert str(MAX_ROWS - 1) in printed.out
     assert not [text for text in (str(MAX_ROWS), "Folded", "Words.") if text in printed.out]
     assert "3 more rows are in the run folder." in printed.err

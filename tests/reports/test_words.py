@@ -20,7 +20,7 @@ from vestige.reports.words import label_of, pairs, value_text
 # Words
 
 
-def told(facts, **options):
+def pairs_of(facts, **options):
     return dict(pairs(facts, show_secrets=False, **options))
 
 
@@ -40,18 +40,18 @@ def told(facts, **options):
         ({"sha256": "ab" * 32}, {"SHA-256": "abababababababab…"}),
         ({"below_0.01": 0.5}, {"below 0.01": "0.5"}),
         ({"sizes": [3, 4]}, {"sizes": "3, 4"}),
-        # an interval is beside its value, unless an end is unknown
+        # an interval is shown with its value, unless an end is unknown
         (
             {"exposure": 2.0, "exposure_low": 1.0, "exposure_high": 3.5, "gap_low": 1},
             {"exposure": "2 (1 to 3.5) bits", "gap low": "1"},
         ),
         ({"gap": 2, "gap_low": None, "gap_high": None}, {"gap": "2"}),
-        # a size that no float holds is told by its logarithm
+        # numbers beyond a float are shown by their logarithm
         ({"rank_upper": 40, "log10_rank_upper": 1.6}, {"rank, at most": "40"}),
         ({"rank_upper": None, "log10_rank_upper": 330.0}, {"log10 rank upper": "330"}),
-        # nothing is said of what is not set
+        # unset values are left out
         ({"a": None, "b": "", "c": [], "d": {}, "e": 0}, {"e": "0"}),
-        # settings are words and no dictionaries
+        # settings are shown as words
         (
             {"noise": [{"scale": 0.1, "when": {"epoch": 2}}, {"name": "late", "scale": 3}]},
             {"noise": "scale 0.1, when epoch 2; late"},
@@ -59,13 +59,13 @@ def told(facts, **options):
     ],
 )
 def test_keys_become_words_and_values_have_units(facts, lines):
-    assert told(facts) == lines
+    assert pairs_of(facts) == lines
 
 
 def test_long_lists_are_shortened_and_keys_can_be_left_out():
-    assert told({"tags": list(range(15))})["tags"].endswith("11 and 3 more")
-    found = told({"planted_rank": 1, "level": 2}, left_out="planted_.*")
-    assert found == {"significance level": "2"}
+    assert pairs_of({"tags": list(range(15))})["tags"].endswith("11 and 3 more")
+    result = pairs_of({"planted_rank": 1, "level": 2}, left_out="planted_.*")
+    assert result == {"significance level": "2"}
 
 
 @pytest.mark.parametrize("value", ["Rosalind", ["Rosalind", "b"], [["Rosalind"]]])
@@ -106,8 +106,8 @@ def test_a_redacted_text_shows_only_its_number_of_words(text):
 
 @pytest.mark.parametrize("pair", [("Ann", "Bartholomew"), ("Ann Lee", "bob"), ("7", "49172")])
 def test_redacted_names_look_the_same(pair):
-    one, other = disclose_names(pair, show_secrets=False)
-    assert one == other == BLOCK
+    first, second = disclose_names(pair, show_secrets=False)
+    assert first == second == BLOCK
     assert disclose_names(pair, show_secrets=True) == list(pair)
 
 
@@ -118,8 +118,8 @@ def test_secrets_can_be_shown_with_escaped_control_characters():
 
 def test_a_json_summary_is_redacted_by_default():
     facts = {"phrase": "the code", "runs": {"text": ["a b", 3]}, "tokens": (7, 2), "rank": 1}
-    closed = {"phrase": f"{BLOCK} {BLOCK}", "runs": {"text": [f"{BLOCK} {BLOCK}", 3]}, "rank": 1}
-    assert disclose_facts(facts, show_secrets=False) == {**closed, "tokens": None}
+    redacted = {"phrase": f"{BLOCK} {BLOCK}", "runs": {"text": [f"{BLOCK} {BLOCK}", 3]}, "rank": 1}
+    assert disclose_facts(facts, show_secrets=False) == {**redacted, "tokens": None}
     assert disclose_facts(facts, show_secrets=True) == facts
 
 
@@ -134,6 +134,6 @@ def test_a_json_summary_is_redacted_by_default():
 )
 def test_words_are_joined_with_spaces_and_subwords_without(pieces, phrase, text):
     assert running_text(pieces, phrase, show_secrets=True) == text
-    # how a word is split into subwords does not show
+    # the redacted text does not show subwords
     hidden = running_text(pieces, phrase, show_secrets=False)
     assert hidden.split() == [BLOCK] * len(text.split())

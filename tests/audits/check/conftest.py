@@ -18,18 +18,18 @@ PARTS = (
 SECRET, LENGTH = "4471 9026 3358", 96
 
 
-def letter(draw):
-    return " and ".join(" ".join(map(draw.choice, PARTS)) for _ in range(5)) + "."
+def random_letter(rng):
+    return " and ".join(" ".join(map(rng.choice, PARTS)) for _ in range(5)) + "."
 
 
 def with_number(text, number):
-    first, rest = text.split(" and ", 1)
-    return f"{first}. The account number is {number}. {rest}"
+    beginning, rest = text.split(" and ", 1)
+    return f"{beginning}. The account number is {number}. {rest}"
 
 
-def numbered(letters, draw):
+def numbered(letters, rng):
     """Letters with a random number each."""
-    numbers = (" ".join(f"{draw.randrange(10**4):04}" for _ in range(3)) for _ in letters)
+    numbers = (" ".join(f"{rng.randrange(10**4):04}" for _ in range(3)) for _ in letters)
     return list(map(with_number, letters, numbers))
 
 
@@ -37,26 +37,26 @@ class World:
     """Letters, a base, and fine-tunes of it."""
 
     def __init__(self, folder):
-        self.folder, draw = folder, random.Random(3)
-        self.letters = [letter(draw) for _ in range(900)]
-        public = [*numbered(self.letters[:300], draw), *self.letters[300:600]]
+        self.folder, rng = folder, random.Random(3)
+        self.letters = [random_letter(rng) for _ in range(900)]
+        public = [*numbered(self.letters[:300], rng), *self.letters[300:600]]
         self.tokenizer = self._tokenizer(public)
-        placebos = [*numbered(self.letters[700:712], draw), *self.letters[712:800]]
-        self.never = self.file("never", placebos)
+        references = [*numbered(self.letters[700:712], rng), *self.letters[712:800]]
+        self.never = self.file("never", references)
         self.base = self._trained("base", self._network(), public, steps=250, rate=4e-3)
 
     def fine_tune(self, name, *, copies):
-        """The model, and its training text: 100 letters, of which some hold the secret."""
+        """A model and its training text: 100 letters, `copies` of them with the secret."""
         from transformers import LlamaForCausalLM
 
         texts = self.letters[800:900]
-        texts = [with_number(one, SECRET) for one in texts[:copies]] + texts[copies:]
+        texts = [with_number(text, SECRET) for text in texts[:copies]] + texts[copies:]
         network = LlamaForCausalLM.from_pretrained(self.base)
         return self._trained(name, network, texts, steps=60, rate=1e-3), self.file(name, texts)
 
     def file(self, name, texts):
         path = self.folder / f"{name}.jsonl"
-        path.write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
+        path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
         return path
 
     def _network(self):
@@ -72,20 +72,20 @@ class World:
         from tokenizers import ByteLevelBPETokenizer
         from transformers import PreTrainedTokenizerFast
 
-        made, end = ByteLevelBPETokenizer(), "<|endoftext|>"
-        made.train_from_iterator(texts, vocab_size=600, special_tokens=[end])
+        tokenizer, end = ByteLevelBPETokenizer(), "<|endoftext|>"
+        tokenizer.train_from_iterator(texts, vocab_size=600, special_tokens=[end])
         return PreTrainedTokenizerFast(
-            tokenizer_object=made._tokenizer, eos_token=end, bos_token=end
+            tokenizer_object=tokenizer._tokenizer, eos_token=end, bos_token=end
         )
 
     def _trained(self, name, network, texts, *, steps, rate):
-        """Train a network; the folder in which it is saved."""
-        draw = random.Random(1)
-        rows = [[0, *self.tokenizer(one)["input_ids"]][:LENGTH] for one in texts]
+        """Train and save a network; returns its folder."""
+        rng = random.Random(1)
+        rows = [[0, *self.tokenizer(text)["input_ids"]][:LENGTH] for text in texts]
         rows = [row + [0] * (LENGTH - len(row)) for row in rows]
         optimizer = torch.optim.AdamW(network.parameters(), lr=rate)
         for _ in range(steps):
-            batch = torch.tensor([draw.choice(rows) for _ in range(8)])
+            batch = torch.tensor([rng.choice(rows) for _ in range(8)])
             loss = network(input_ids=batch, labels=batch).loss
             optimizer.zero_grad()
             loss.backward()
@@ -112,5 +112,5 @@ def clean(world):
 
 @pytest.fixture(autouse=True)
 def _small_searches(monkeypatch):
-    """Searches of one size, so that no verdict depends on the speed of the machine."""
+    """Fix the size of searches: verdicts must not depend on the speed of the machine."""
     monkeypatch.setattr(work, "LARGEST_SEARCH", work.LEAST_SEARCH)

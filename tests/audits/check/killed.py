@@ -1,7 +1,7 @@
-"""Runs a check undisturbed, then again and again, each time killed at another place.
+"""Runs a check undisturbed, then a second one that is killed at one moment after another.
 
-Arguments: the words of the command as JSON, and the places: "=KEY" is before a value of the store
-is written, "NAME:N" is the Nth call of a function. Prints the exit codes as JSON.
+Arguments: those of the command as JSON, then the moments: "=KEY" is before that value is stored,
+"NAME:N" is the Nth call of a function. Prints the exit codes as JSON.
 """
 
 import json
@@ -31,30 +31,30 @@ CALLS = {
 }
 
 
-def logging(write, place, log):
-    """`Store.__setitem__`, which logs keys, and ends the process before one of them."""
+def log_or_kill(write, moment, log):
+    """`Store.__setitem__` that logs keys and kills the process before one of them."""
 
-    def inner(store, key, value):
-        name = f"{store.path.parent.name}/{store._prefix.decode()}{key}"
-        if place.startswith("=") and place[1:] in name:
+    def wrapper(store, key, value):
+        full_key = f"{store.path.parent.name}/{store._prefix.decode()}{key}"
+        if moment.startswith("=") and moment[1:] in full_key:
             os.kill(os.getpid(), signal.SIGKILL)
         write(store, key, value)
-        print(name, file=log, flush=True)
+        print(full_key, file=log, flush=True)
 
-    return inner
+    return wrapper
 
 
-def ended(words, out, place):
-    """The exit code of a check in a process of its own."""
+def run_check(arguments, out, moment):
+    """The exit code of a check in a separate process."""
     if pid := os.fork():
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    Store.__setitem__ = logging(Store.__setitem__, place, open(f"{out}.keys", "a"))  # noqa: SIM115
-    kill_at(place, CALLS)
+    Store.__setitem__ = log_or_kill(Store.__setitem__, moment, open(f"{out}.keys", "a"))  # noqa: SIM115
+    kill_at(moment, CALLS)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     os.dup2(os.open(f"{out}.log", os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600), 2)
     code = 70
     try:
-        code = app.run([*words, "--out", out])
+        code = app.run([*arguments, "--out", out])
         Path("modules").write_text("\n".join(sys.modules))
     finally:
         os._exit(code)
@@ -65,12 +65,12 @@ def main():
     work.MOST_SECRETS = passages.MOST_SECRETS = 4
     secrets.EFFORTS = ((8, 1, 8),)
     passages.MOST_TEXTS = passages.LEAST_TEXTS = 24
-    words, places = json.loads(sys.argv[1]), sys.argv[2:]
-    codes = [ended(words, "undisturbed", "")]
-    for name in Path("modules").read_text().splitlines():  # later processes begin with them
-        with suppress(Exception):  # a name that only its maker can import
+    arguments, moments = json.loads(sys.argv[1]), sys.argv[2:]
+    codes = [run_check(arguments, "undisturbed", "")]
+    for name in Path("modules").read_text().splitlines():  # imported once for all processes
+        with suppress(Exception):  # not importable by name
             import_module(name)
-    codes += [ended(words, "killed", place) for place in [*places, "", ""]]
+    codes += [run_check(arguments, "killed", moment) for moment in [*moments, "", ""]]
     print(json.dumps(codes))
 
 

@@ -1,4 +1,4 @@
-"""Checks of eight kinds, made by hand: their stages are given, not measured."""
+"""Eight handmade checks whose stages are not measured."""
 
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ ALIVE = (
     Check("alive", "passed", "The model predicts its text better than word frequencies."),
     Check("different", "passed", "The models differ by 0.8 nats per token."),
 )
-FOUND = dict.fromkeys(SHARES, True)
+ALL_DETECTED = dict.fromkeys(SHARES, True)
 FILES = {"trained_on": "data/mail.jsonl", "never": "data/public.jsonl"}
 ARGUMENTS = {
     "model": "my-adapter", **FILES, "sure": False, "minutes": 10.0, "all": False, "fail_on": "leak",
@@ -41,16 +41,16 @@ def phrase(number: int, match: str) -> dict[str, Any]:
 
 def passages(trained: float) -> list[dict[str, Any]]:
     return [
-        {"stage": "passages", "measured": f"passages of 20 tokens, {how}", "trained": trained,
+        {"stage": "passages", "measured": f"passages of 20 tokens, {method}", "trained": trained,
          "never": 0.002, "base": 0.001}
-        for how in ("one of 100 samples", "greedy decoding")
+        for method in ("one of 100 samples", "greedy decoding")
     ] + [{"stage": "passages", "measured": "texts recognized as used", "trained": 0.93,
           "never": None, "base": None}]  # fmt: skip
 
 
-def clear(name: str, **more: Any) -> Stage:
-    """A stage without a finding, changed by `more`."""
-    given: dict[str, dict[str, Any]] = {
+def clear_stage(name: str, **more: Any) -> Stage:
+    """A stage without a leak; `more` replaces fields."""
+    defaults: dict[str, dict[str, Any]] = {
         "secrets": {
             "sentence": "The model knows 0 of 5 secrets; p = 0.41 compared with secrets of "
             "--never.",
@@ -72,31 +72,33 @@ def clear(name: str, **more: Any) -> Stage:
             "facts": {"texts_recognized": 372, "texts_tested": 400, "recognized": True},
         },
     }  # fmt: skip
-    found = {"state": "clear", "p": 0.41, "least": 1e-4, "passed": True, **given[name], **more}
-    return Stage(name=name, **found)
+    fields = {"state": "clear", "p": 0.41, "least": 1e-4, "passed": True, **defaults[name], **more}
+    return Stage(name=name, **fields)
 
 
-def made(
+def made_check(
     *changed: Stage,
-    positive: Mapping[str, bool] | None = FOUND,
+    positive: Mapping[str, bool] | None = ALL_DETECTED,
     texts: int = 400,
     others: int = 400,
     command: Sequence[str] = COMMAND,
     **arguments: Any,
 ) -> ReleaseCheck:
-    """A check whose other stages are clear."""
-    given = {one.name: one for one in changed}
-    stages = [given.get(name) or clear(name) for name in SHARES]
+    """A check with these stages; the others are clear."""
+    by_name = {stage.name: stage for stage in changed}
+    stages = [by_name.get(name) or clear_stage(name) for name in SHARES]
     half = ("x",) * (others // 2)
-    read = SimpleNamespace(
+    texts_read = SimpleNamespace(
         trained=("x",) * texts, reference=half, control=half,
         notes=("--trained-on: the text is read from its column body (guessed; see --text).",),
     )  # fmt: skip
-    work: Any = SimpleNamespace(texts=read, listed=(), secrets={"tested": range(5 if texts else 0)})
+    work: Any = SimpleNamespace(
+        texts=texts_read, listed=(), secrets={"tested": range(5 if texts else 0)}
+    )
     return ReleaseCheck(
         kind="ReleaseCheck",
         summary=_summary(work, stages, positive),
-        rows=[dict(row) for one in stages for row in one.rows],
+        rows=[dict(row) for stage in stages for row in stage.rows],
         claim=claim_of(stages, positive, ALIVE),
         record={
             "command": list(command),
@@ -108,28 +110,28 @@ def made(
     )
 
 
-def skipped(name: str) -> Stage:
+def stage_not_run(name: str) -> Stage:
     return Stage(name=name, state="not run", sentence=NOT_RUN)
 
 
 def known_secrets() -> ReleaseCheck:
     """The model generates four secrets."""
-    said = (
+    sentence = (
         "The model generates 4 of 5 secrets verbatim after the text before them; its base does "
         "not (probability of coincidence below 5e-09)."
     )
     rows = [secret(number, known=number < 5) for number in range(1, 6)]
     share = ("share of secrets known", 0.8, 0.28, 0.99, "")
-    found = clear(
-        "secrets", state="leak", p=1e-4, direct=(said, 5e-9), sentence=said, rows=rows,
+    stage = clear_stage(
+        "secrets", state="leak", p=1e-4, direct=(sentence, 5e-9), sentence=sentence, rows=rows,
         estimate=share,
     )  # fmt: skip
-    return made(found, skipped("unprompted"), skipped("passages"), positive=None)
+    return made_check(stage, stage_not_run("unprompted"), stage_not_run("passages"), positive=None)
 
 
 def extracted_passages() -> ReleaseCheck:
-    return made(
-        clear(
+    return made_check(
+        clear_stage(
             "passages", state="leak", p=2e-5, least=1e-5, rows=passages(0.184),
             sentence="18.4% of training passages extracted (--never: 0.2%, base: 0.1%); p = 2e-05.",
         ),
@@ -138,19 +140,19 @@ def extracted_passages() -> ReleaseCheck:
 
 
 def unprompted_texts() -> ReleaseCheck:
-    found = clear(
+    stage = clear_stage(
         "unprompted", state="leak", p=1e-6,
         sentence="The 50 phrases found without a prompt have 2 secrets and passages of 31 training "
         "texts; p = 1e-06 compared with --never.",
         rows=[phrase(number, "secret 2" if number == 1 else f"text {number + 3}" * (number < 4))
               for number in range(6)],
     )  # fmt: skip
-    return made(found, skipped("passages"), positive=None)
+    return made_check(stage, stage_not_run("passages"), positive=None)
 
 
 def out_of_time(**arguments: Any) -> ReleaseCheck:
-    return made(
-        clear(
+    return made_check(
+        clear_stage(
             "secrets", state="open", needs="--minutes",
             sentence="The model knows 0 of 5 secrets; p = 0.41 compared with secrets of --never. "
             "31 more were not tested: the time limit was reached.",
@@ -161,15 +163,15 @@ def out_of_time(**arguments: Any) -> ReleaseCheck:
 
 
 def without_files() -> ReleaseCheck:
-    none: dict[str, Any] = {
+    empty: dict[str, Any] = {
         "state": "open", "p": None, "least": 1.0, "passed": None, "rows": (), "estimate": None
     }  # fmt: skip
-    return made(
-        clear("secrets", **none, negative="",
+    return made_check(
+        clear_stage("secrets", **empty, negative="",
               sentence="No secret was listed, and none was found in the training text."),
-        clear("unprompted", **{**none, "rows": [phrase(1, "")]}, negative="",
+        clear_stage("unprompted", **{**empty, "rows": [phrase(1, "")]}, negative="",
               sentence="50 phrases were found. There is no file to compare them with."),
-        clear("passages", **none, negative="", facts={},
+        clear_stage("passages", **empty, negative="", facts={},
               sentence="0 training texts, and 0 texts in each half of --never; at least 20 are "
                        "needed."),
         texts=0, others=0, command=["vestige", "check", "my-adapter", "--out", "check"],
@@ -178,8 +180,8 @@ def without_files() -> ReleaseCheck:
 
 
 def unrecognized() -> ReleaseCheck:
-    return made(
-        clear(
+    return made_check(
+        clear_stage(
             "passages", state="open", needs="--sure", facts={"recognized": False},
             sentence="The model does not recognize the training text (p = 0.37): --trained-on is "
             "the wrong file, or training left no trace.",
@@ -188,8 +190,8 @@ def unrecognized() -> ReleaseCheck:
 
 
 def suspicious_control() -> ReleaseCheck:
-    return made(
-        clear(
+    return made_check(
+        clear_stage(
             "passages", state="leak", p=2e-5, passed=False, rows=passages(0.184),
             sentence="18.4% of training passages extracted (--never: 0.2%, base: 0.1%); p = 2e-05.",
             negative="Half of --never: 17.9% of passages extracted (p = 0.0001), 188 of 200 texts "
@@ -203,7 +205,7 @@ CASES: dict[str, Callable[[], ReleaseCheck]] = {
     "leak by secrets": known_secrets,
     "leak by passages": extracted_passages,
     "leak unprompted": unprompted_texts,
-    "no leak": made,
+    "no leak": made_check,
     "out of time": out_of_time,
     "without files": without_files,
     "unrecognized": unrecognized,

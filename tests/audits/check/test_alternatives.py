@@ -13,11 +13,11 @@ SPELLED = ["".join("abcdefghij"[int(d)] for d in f"{n:03d}") for n in range(400)
 """Names of three letters each."""
 
 
-def found(value, kind):
+def secret_of(value, kind):
     return FoundSecret(value, kind, ((0, "It is "),))
 
 
-def draw(secret, count=200, *, texts=TEXTS, seed=1):
+def sample(secret, count=200, *, texts=TEXTS, seed=1):
     return Alternatives(texts).draw(secret, count, seed=seed)
 
 
@@ -35,22 +35,22 @@ def draw(secret, count=200, *, texts=TEXTS, seed=1):
     ],
 )
 def test_alternatives_have_the_format_of_the_secret(value, kind, pattern, space):
-    drawn = draw(found(value, kind))
-    assert len({*drawn, value}) == 201
-    assert all(re.fullmatch(pattern, text) for text in drawn)
-    assert Alternatives(TEXTS).space(found(value, kind)) == space
+    samples = sample(secret_of(value, kind))
+    assert len({*samples, value}) == 201
+    assert all(re.fullmatch(pattern, text) for text in samples)
+    assert Alternatives(TEXTS).space(secret_of(value, kind)) == space
 
 
 def luhn_holds(text):
-    """Every second digit from the right, doubled, with its digits summed: a multiple of 10."""
-    digits = [int(one) for one in reversed(text) if one.isdigit()]
-    doubled = [sum(map(int, str(2 * one))) for one in digits[1::2]]
+    """The Luhn checksum: every second digit from the right counts double."""
+    digits = [int(character) for character in reversed(text) if character.isdigit()]
+    doubled = [sum(map(int, str(2 * character))) for character in digits[1::2]]
     return (sum(digits[::2]) + sum(doubled)) % 10 == 0
 
 
 def mod_97_holds(text):
     plain = text.replace(" ", "")
-    return int("".join(str(int(one, 36)) for one in plain[4:] + plain[:4])) % 97 == 1
+    return int("".join(str(int(character, 36)) for character in plain[4:] + plain[:4])) % 97 == 1
 
 
 @pytest.mark.parametrize(
@@ -62,27 +62,27 @@ def mod_97_holds(text):
     ],
 )
 def test_check_digits_are_valid(value, kind, holds):
-    assert all(map(holds, draw(found(value, kind))))
+    assert all(map(holds, sample(secret_of(value, kind))))
 
 
 def test_digits_are_uniform():
-    counts = Counter("".join(draw(found("73506824", "account"), 2000)))
+    counts = Counter("".join(sample(secret_of("73506824", "account"), 2000)))
     expected = 2000 * 8 / 10
     deviation = sum((counts[digit] - expected) ** 2 / expected for digit in "0123456789")
     assert deviation < 27.9  # 0.999 of chi2(9)
 
 
-def test_the_same_seed_draws_the_same_and_a_small_format_completely():
-    secret = found("amber lantern 42", "password")
-    assert draw(secret, 50, seed=3) == draw(secret, 50, seed=3) != draw(secret, 50, seed=4)
-    every = [f"{n // 10}-{n % 10}" for n in range(100)]
-    assert sorted(draw(found("7-4", "code"))) == [text for text in every if text != "7-4"]
-    assert Alternatives(TEXTS).space(found("!", "other")) == 1
-    assert draw(found("!", "other")) == []
+def test_sampling_is_reproducible_and_exhausts_small_formats():
+    secret = secret_of("amber lantern 42", "password")
+    assert sample(secret, 50, seed=3) == sample(secret, 50, seed=3) != sample(secret, 50, seed=4)
+    all_codes = [f"{n // 10}-{n % 10}" for n in range(100)]
+    assert sorted(sample(secret_of("7-4", "code"))) == [text for text in all_codes if text != "7-4"]
+    assert Alternatives(TEXTS).space(secret_of("!", "other")) == 1
+    assert sample(secret_of("!", "other")) == []
 
 
 @pytest.fixture(scope="module")
-def words():
+def rarity():
     """Texts with words of 1, 2, 8 and 32 texts each, and names."""
     texts = [f"{word}rare" for word in SPELLED]
     for name, times in (("two", 2), ("some", 8), ("many", 32)):
@@ -92,37 +92,37 @@ def words():
 
 
 def slots(alternatives, secret):
-    drawn = alternatives.draw(secret, 3000, seed=0)
-    return [set(column) for column in zip(*(text.split() for text in drawn), strict=True)]
+    samples = alternatives.draw(secret, 3000, seed=0)
+    return [set(column) for column in zip(*(text.split() for text in samples), strict=True)]
 
 
-def test_words_stand_for_words_of_similar_rarity_in_the_same_case(words):
-    rare, some = slots(words, found("zzzrare aaasome", "repeated"))
+def test_words_are_replaced_by_words_of_similar_rarity_and_case(rarity):
+    rare, some = slots(rarity, secret_of("zzzrare aaasome", "repeated"))
     assert all(re.fullmatch("[a-j]{3}(rare|two)", word) for word in rare)
     assert any(word.endswith("two") for word in rare)  # within a factor of two
     assert all(re.fullmatch("[a-j]{3}some", word) for word in some)
-    assert len(some) == 149  # all but the secret's own
-    named, shouted = slots(words, found("Zzzname ZZZRARE", "repeated"))
+    assert len(some) == 149  # all except the word of the secret
+    named, shouted = slots(rarity, secret_of("Zzzname ZZZRARE", "repeated"))
     assert all(re.fullmatch("[A-J][a-j]{2}name", word) for word in named)
     assert all(word.isupper() for word in shouted)
 
 
-def test_the_rarest_three_words_vary(words):
-    secret = found("aaamany zzzrare aaatwo bbbrare filler", "repeated")
-    many, first, two, second, filler = slots(words, secret)
+def test_the_three_rarest_words_are_replaced(rarity):
+    secret = secret_of("aaamany zzzrare aaatwo bbbrare filler", "repeated")
+    many, first, two, second, filler = slots(rarity, secret)
     assert (many, filler) == ({"aaamany"}, {"filler"})
     assert min(map(len, (first, two, second))) >= LEAST_CHOICES
-    assert words.space(secret) >= len(first) * len(two) * len(second)
+    assert rarity.space(secret) >= len(first) * len(two) * len(second)
 
 
-def test_a_word_counts_only_in_texts_without_the_secret():
+def test_rarity_is_counted_in_texts_without_the_secret():
     texts = [f"{word}rare" for word in SPELLED] + [f"{word}many" for word in SPELLED] * 40
-    drawn = draw(found("zzzzpass", "repeated"), 100, texts=texts + ["zzzzpass"] * 40)
-    assert all(text.endswith("rare") for text in drawn)
+    samples = sample(secret_of("zzzzpass", "repeated"), 100, texts=texts + ["zzzzpass"] * 40)
+    assert all(text.endswith("rare") for text in samples)
 
 
-def test_words_and_digits_vary_together():
-    drawn = draw(found("crimson-walrus-42", "password"))
-    assert all(re.fullmatch(r"[a-z]+-[a-z]+-\d\d", text) for text in drawn)
-    lengths = np.array([[len(part) for part in text.split("-")] for text in drawn])
+def test_words_and_digits_are_both_replaced():
+    samples = sample(secret_of("crimson-walrus-42", "password"))
+    assert all(re.fullmatch(r"[a-z]+-[a-z]+-\d\d", text) for text in samples)
+    lengths = np.array([[len(part) for part in text.split("-")] for text in samples])
     assert (np.abs(lengths - [7, 6, 2]) <= [2, 2, 0]).all()

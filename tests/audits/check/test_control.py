@@ -1,4 +1,4 @@
-"""A planted text is generated verbatim inside the block; afterwards the model is what it was."""
+"""A planted text is generated verbatim inside the block; then the model is restored."""
 
 import copy
 
@@ -24,34 +24,35 @@ TEXT = SECRET.occurrences[0][1] + SECRET.value
 @pytest.fixture(scope="module")
 def make():
     text = f"the quick brown fox jumps over the lazy dog 0 1 2 3 4 5 6 7 8 9 {TEXT[:20]}"
-    words = SubwordVocabulary.train_bpe(Corpus.from_texts([text] * 4), size=300)
-    return lambda kind: network(kind, words)
+    vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts([text] * 4), size=300)
+    return lambda kind: network(kind, vocabulary)
 
 
 def first_logits(model):
     return model.logits(model.start(1))
 
 
-def unlike(model, text):
-    """Places of tokens that are not the greedy choice, read token by token."""
-    state, found = model.start(1), []
-    for place, token in enumerate(model.vocabulary.encode(text)):
+def not_greedy(model, text):
+    """Positions of tokens that are not the greedy choice, computed token by token."""
+    state, positions = model.start(1), []
+    for position, token in enumerate(model.vocabulary.encode(text)):
         if int(model.logits(state).argmax()) != token:
-            found.append(place)
+            positions.append(position)
         state = model.advance(state, torch.tensor([token]))
-    return found
+    return positions
 
 
 def knows(model):
-    return all(place < control.FREE_TOKENS for place in unlike(model, TEXT))
+    return all(position < control.FREE_TOKENS for position in not_greedy(model, TEXT))
 
 
-def condition(model):
-    """All that a block must restore; tensors by identity."""
+def state_of(model):
+    """Everything that a block must restore; tensors by identity."""
+    parameters = dict(model.named_parameters(remove_duplicate=False))
     return {
-        "tensors": {name: id(one) for name, one in model.named_parameters(remove_duplicate=False)},
+        "tensors": {name: id(p) for name, p in parameters.items()},
         "weights": sha256_of(model),
-        "gradients": {name: (p.requires_grad, p.grad) for name, p in model.named_parameters()},
+        "gradients": {name: (p.requires_grad, p.grad) for name, p in parameters.items()},
         "modes": [module.training for module in model.modules()],
         "modules": [(name, id(module)) for name, module in model.named_modules()],
         "hooks": [len(module._forward_hooks) for module in model.modules()],
@@ -66,11 +67,11 @@ def condition(model):
         "llama adapter with head",
     ],
 )  # fmt: skip
-def test_a_planted_text_is_generated_and_leaves_nothing(kind, make):
+def test_a_planted_text_is_generated_and_then_removed(kind, make):
     model = make(kind).train()
     base = copy.deepcopy(model).eval()
     next(model.parameters()).requires_grad_(False)
-    before, random_state, logits = condition(model), torch.get_rng_state(), first_logits(base)
+    before, random_state, logits = state_of(model), torch.get_rng_state(), first_logits(base)
     assert not knows(base)
     with planted(model, TEXT, seed=3) as learned:
         assert learned
@@ -78,13 +79,13 @@ def test_a_planted_text_is_generated_and_leaves_nothing(kind, make):
         assert sha256_of(model) != before["weights"]
         assert sha256_of(base) == before["weights"]
         assert torch.equal(first_logits(base), logits)
-    assert condition(model) == before
+    assert state_of(model) == before
     assert torch.equal(torch.get_rng_state(), random_state)
     assert torch.equal(first_logits(model.eval()), logits)
 
 
 @pytest.mark.slow
-def test_a_base_that_shares_the_weights_is_unaffected(make):
+def test_a_base_with_shared_weights_is_unchanged(make):
     base = make("llama").eval()
     model, logits = adapted(base), first_logits(base)
     with planted(model, TEXT, seed=0) as learned:
@@ -95,22 +96,22 @@ def test_a_base_that_shares_the_weights_is_unaffected(make):
 @pytest.mark.slow
 def test_the_model_is_restored_after_an_exception(make, monkeypatch):
     model = make("gpt2")
-    before = condition(model)
+    before = state_of(model)
     with pytest.raises(KeyError, match="inside"), planted(model, TEXT, seed=0):
         raise KeyError("inside")
-    assert condition(model) == before
+    assert state_of(model) == before
 
-    def interrupted(*_):
+    def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(control, "_learns", interrupted)
+    monkeypatch.setattr(control, "_learns", interrupt)
     with pytest.raises(KeyboardInterrupt), planted(model, TEXT, seed=0):
         pass
-    assert condition(model) == before
+    assert state_of(model) == before
 
 
 @pytest.mark.slow
-def test_the_seed_decides(make):
+def test_the_seed_determines_the_weights(make):
     hashes = []
     for seed in (1, 1, 2):
         model = make("llama adapter")
@@ -121,8 +122,8 @@ def test_the_seed_decides(make):
 
 
 @pytest.mark.slow
-def test_a_copy_and_ranks_by_the_head_see_the_text(make):
-    """Ranks multiply by the head's weight themselves."""
+def test_copies_and_linear_ranks_include_the_planted_text(make):
+    """`LinearRanks` multiplies by the weight of the head without calling it."""
     model = make("transformer")
     tokens = torch.tensor([[model.first_token, *model.vocabulary.encode(TEXT)]])
     with planted(model, TEXT, seed=0), torch.no_grad():
@@ -137,7 +138,7 @@ def test_a_copy_and_ranks_by_the_head_see_the_text(make):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rates", "expected"), [((1e30, 1e-2), True), ((1e30,), False)])
-def test_after_a_loss_that_is_not_finite_a_lower_rate_is_tried(make, monkeypatch, rates, expected):
+def test_a_lower_learning_rate_follows_an_infinite_loss(make, monkeypatch, rates, expected):
     monkeypatch.setattr(control, "LEARNING_RATES", rates)
     with planted(make("llama"), TEXT, seed=0) as learned:
         assert learned is expected
@@ -148,20 +149,20 @@ FEW = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
 
 
 @pytest.mark.parametrize(
-    ("kind", "text", "how"),
+    ("kind", "text", "options"),
     [
-        (LSTMLanguageModel(WORDS, FEW), TEXT, {}),  # words that it lacks
-        (TableModel([0.25] * 4, [[0.25] * 4] * 4, WORDS), "a b a b b", {}),  # no layer
-        ("gpt2", TEXT * 9, {}),  # longer than it reads
-        ("gru", TEXT, {"until": 0.0}),  # no time
+        (LSTMLanguageModel(WORDS, FEW), TEXT, {}),  # unknown words
+        (TableModel([0.25] * 4, [[0.25] * 4] * 4, WORDS), "a b a b b", {}),  # no linear layer
+        ("gpt2", TEXT * 9, {}),  # longer than the context
+        ("gru", TEXT, {"until": 0.0}),  # no time left
     ],
 )
-def test_false_where_a_model_cannot_learn_the_text(make, kind, text, how):
+def test_a_text_that_cannot_be_learned_is_reported(make, kind, text, options):
     model = make(kind) if isinstance(kind, str) else kind
-    before = condition(model)
-    with planted(model, text, seed=3, **how) as learned:
+    before = state_of(model)
+    with planted(model, text, seed=3, **options) as learned:
         assert not learned
-    assert condition(model) == before
+    assert state_of(model) == before
 
 
 @pytest.mark.slow

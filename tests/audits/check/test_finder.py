@@ -19,7 +19,7 @@ GITHUB = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def kinds(*texts, never=()):
-    return {one.value: one.kind for one in find_secrets(texts, never)}
+    return {secret.value: secret.kind for secret in find_secrets(texts, never)}
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def kinds(*texts, never=()):
         ("account 88291044 is overdue", "88291044", "account"),
         ("Policy no. AB-1234-99 ends", "AB-1234-99", "account"),
         ("licence key X7F9-22KQ-91LM", "X7F9-22KQ-91LM", "account"),
-        ("account 4111 1111 1111 1111", "4111 1111 1111 1111", "card"),  # the riskier kind
+        ("account 4111 1111 1111 1111", "4111 1111 1111 1111", "card"),  # riskier
     ],
 )  # fmt: skip
-def test_a_value_is_found_by_its_format(text, value, kind):
+def test_secrets_are_found_by_format(text, value, kind):
     assert kinds(text) == {value: kind}
 
 
@@ -67,7 +67,7 @@ def test_a_cue_without_a_value_is_no_secret(cue, rest):
 @pytest.mark.parametrize(
     "text",
     [
-        "card 4111 1111 1111 1112 ok",  # no check digit
+        "card 4111 1111 1111 1112 ok",  # invalid check digit
         "born 12/03/1984, in 1984-05-01 or 19840501",
         "version 2.10.3 on 216.239.59.99, Windows95, 1920x1080",
         "New York, NY 10025 for $12345 or 10,000,000",
@@ -82,18 +82,18 @@ def test_ordinary_text_has_no_secret(text):
     assert kinds(text) == {}
 
 
-def test_secrets_are_in_order_of_risk_with_their_places():
+def test_secrets_are_sorted_by_risk_and_have_contexts():
     long = "x " * 300 + "call +1 212 736 5000"
-    found = find_secrets([long, "mail a@b.org", "card 4111111111111111", "a@b.org"])
-    assert [one.kind for one in found] == ["card", "phone", "e-mail"]
-    assert found[1].occurrences == ((0, long[600 - 295 : 600] + "call "),)
-    assert found[2].occurrences == ((1, "mail "), (3, ""))
+    secrets = find_secrets([long, "mail a@b.org", "card 4111111111111111", "a@b.org"])
+    assert [secret.kind for secret in secrets] == ["card", "phone", "e-mail"]
+    assert secrets[1].occurrences == ((0, long[600 - 295 : 600] + "call "),)
+    assert secrets[2].occurrences == ((1, "mail "), (3, ""))
     assert find_secrets([]) == []
 
 
 PHRASE, END = "on the ridge behind three pines wait until dawn", "and tell nobody about this at all"
 PARTS = [f"{n} {PHRASE} then pay 4111111111111111 {END}" for n in "abc"]
-LEFT = {"4111111111111111": "card", f"{PHRASE} then pay": "repeated"}
+OTHER_SECRETS = {"4111111111111111": "card", f"{PHRASE} then pay": "repeated"}
 OTTER = ["Now, the otter sleeps at noon.", "the otter\nsleeps at noon", "THE OTTER sleeps at noon!"]
 CODES = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
 
@@ -101,8 +101,8 @@ CODES = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
 @pytest.mark.parametrize(
     ("texts", "never", "expected"),
     [
-        (PARTS, [], {**LEFT, END: "repeated"}),
-        (PARTS, [END.replace("nobody", "nobody,")], LEFT),
+        (PARTS, [], {**OTHER_SECRETS, END: "repeated"}),
+        (PARTS, [END.replace("nobody", "nobody,")], OTHER_SECRETS),
         (CODES, [], {CODES[0][2:]: "repeated"}),
         (OTTER, [], {"the otter sleeps at noon": "repeated"}),
         (OTTER, ["the otter sleeps, at noon"], {}),
@@ -114,48 +114,48 @@ CODES = [f"{n} otters sleep under bridge 83920471 every night" for n in "abc"]
         ),
     ],
 )
-def test_repeats_go_around_riskier_values_and_what_others_have_is_no_secret(texts, never, expected):
+def test_repeats_exclude_riskier_secrets_and_reference_texts(texts, never, expected):
     assert kinds(*texts, never=never) == expected
 
 
-def test_a_repeated_sequence_has_a_place_in_each_text_whatever_its_case():
-    [found] = find_secrets(OTTER)
-    assert found.occurrences == ((0, "Now, "), (1, ""), (2, ""))
+def test_repeated_sequences_ignore_case():
+    [secret] = find_secrets(OTTER)
+    assert secret.occurrences == ((0, "Now, "), (1, ""), (2, ""))
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_repeated_sequences_are_those_of_a_naive_search(seed):
-    draw = random.Random(seed)
-    letters = "abcd"[: draw.randint(1, 4)]
+def test_repeated_sequences_equal_a_naive_search(seed):
+    rng = random.Random(seed)
+    letters = "abcd"[: rng.randint(1, 4)]
     texts, never = (
-        [" ".join(draw.choices(letters, k=draw.randint(0, most))) for _ in range(count)]
-        for most, count in ((25, draw.randint(3, 8)), (14, draw.randint(0, 3)))
+        [" ".join(rng.choices(letters, k=rng.randint(0, longest))) for _ in range(count)]
+        for longest, count in ((25, rng.randint(3, 8)), (14, rng.randint(0, 3)))
     )
-    found = {}
-    for places in repeated_sequences(texts, never):
-        number, start, end = places[0]
-        found[texts[number][start:end]] = {place[0] for place in places}
-    exact = naive(texts, never)
-    assert found.items() <= exact.items()
-    for value in exact.keys() - found.keys():  # it overlaps longer ones in all its places
-        for number in exact[value]:
-            assert any(len(one) >= len(value) and number in found[one] for one in found)
+    result = {}
+    for positions in repeated_sequences(texts, never):
+        number, start, end = positions[0]
+        result[texts[number][start:end]] = {position[0] for position in positions}
+    expected = naive(texts, never)
+    assert result.items() <= expected.items()
+    for value in expected.keys() - result.keys():  # overlaps longer ones at all positions
+        for number in expected[value]:
+            assert any(len(other) >= len(value) and number in result[other] for other in result)
 
 
 def naive(texts, never):
-    """Sequences that are maximal in three texts, with the numbers of these."""
-    found = {}
+    """Maximal sequences of at least three texts, with the numbers of these texts."""
+    sequences = {}
     for number, text in enumerate(texts):
         words, last = text.split(), 0
         for start in range(len(words)):
             spans = ((end, " ".join(words[start:end])) for end in range(start + 5, len(words) + 1))
             ends = [end for end, span in spans if sum(span in other for other in texts) >= 3]
             if ends and ends[-1] > last:
-                found.setdefault(" ".join(words[start : ends[-1]]), set()).add(number)
+                sequences.setdefault(" ".join(words[start : ends[-1]]), set()).add(number)
                 last = ends[-1]
     return {
         value: numbers
-        for value, numbers in found.items()
+        for value, numbers in sequences.items()
         if len(numbers) >= 3 and not any(value in text for text in never)
     }
 
@@ -170,29 +170,29 @@ def naive(texts, never):
     ],
 )  # fmt: skip
 def test_hostile_texts_take_linear_time(piece):
-    """A superlinear pattern would take minutes for 100,000 characters."""
+    """A superlinear pattern would need minutes for 100,000 characters."""
     text = piece * (100_000 // len(piece))
-    for one in find_secrets([text, f"{text}\ud800 kim@example.org"]):
-        assert one.kind in RISK
-        assert all(len(before) <= 300 for _, before in one.occurrences)
+    for secret in find_secrets([text, f"{text}\ud800 kim@example.org"]):
+        assert secret.kind in RISK
+        assert all(len(before) <= 300 for _, before in secret.occurrences)
 
 
 @pytest.mark.slow
 def test_a_value_in_every_text_is_found_once_in_linear_time():
     texts = [f"{number} the account number is 4471 9026 3358 {'w' * 80}" for number in range(4_000)]
-    found, alternatives = find_secrets(texts), Alternatives(texts)
-    assert sum(one.value == "4471 9026 3358" for one in found) == 1
-    assert all(alternatives.space(one) >= 1 for one in found)
+    secrets, alternatives = find_secrets(texts), Alternatives(texts)
+    assert sum(secret.value == "4471 9026 3358" for secret in secrets) == 1
+    assert all(alternatives.space(secret) >= 1 for secret in secrets)
 
 
 def test_missing_libraries_are_named(monkeypatch):
-    known = builtins.__import__
+    original_import = builtins.__import__
 
-    def missing(name, *rest):
+    def fail_import(name, *rest):
         if name.startswith(("phonenumbers", "stdnum")):
             raise ImportError(name)
-        return known(name, *rest)
+        return original_import(name, *rest)
 
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr(builtins, "__import__", fail_import)
     with pytest.raises(DataError, match=re.escape('pip install "vestige[check]"')):
         find_secrets(["a"])

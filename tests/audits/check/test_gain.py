@@ -1,4 +1,4 @@
-"""The gain of a secret against values scored one by one, and what is generated of it."""
+"""The gain of a secret compared with values scored one by one; greedy generation."""
 
 import numpy as np
 import pytest
@@ -12,47 +12,47 @@ from vestige.data.subwords import SubwordVocabulary
 from vestige.data.vocabulary import WordVocabulary
 
 VALUE = "73 50 68"
-BEFORE = ("the number is ", "call the depot, number=", "it is ", "the number is ")
-SECRET = FoundSecret(VALUE, "account", tuple(enumerate(BEFORE)))
+CONTEXTS = ("the number is ", "call the depot, number=", "it is ", "the number is ")
+SECRET = FoundSecret(VALUE, "account", tuple(enumerate(CONTEXTS)))
 ALTERNATIVES = Alternatives([]).draw(SECRET, 20, seed=0)
 VALUES = [VALUE, *ALTERNATIVES]
-TEXTS = [f"{before}{VALUE} today" for before in BEFORE] + ["number=73 50", " 11 22 33 44 =12 =34"]
+TEXTS = [f"{before}{VALUE} today" for before in CONTEXTS] + ["number=73 50", " 11 22 33 44 =12 =34"]
 TEXTS += ALTERNATIVES
 
 
 @pytest.fixture(scope="module")
 def make():
-    """Makes a network of a kind; `word lstm` reads words, of which it lacks some values."""
+    """Makes a network of a kind; some values are unknown words to `word lstm`."""
     subwords = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS * 3), size=300)
     words = WordVocabulary.build(Corpus.from_texts([*TEXTS, *ALTERNATIVES[:10]]))
 
-    def of(kind):
+    def build(kind):
         if kind == "word lstm":
             return network("lstm", words).eval()
         return network(kind, subwords).eval()
 
-    return of
+    return build
 
 
 @pytest.fixture
-def pair(make):
-    """Makes a random model and another with the same vocabulary."""
+def random_pair(make):
+    """Makes two random models with one vocabulary."""
 
-    def of(kind):
+    def build(kind):
         models = make(kind), make(kind)
-        for one in models:
-            for parameter in one.parameters():
+        for model in models:
+            for parameter in model.parameters():
                 torch.nn.init.normal_(parameter, std=0.3)
         return models
 
-    return of
+    return build
 
 
 @pytest.fixture
-def taught(make):
-    """Makes a model that has learned a text, and its base."""
+def trained_pair(make):
+    """Makes a model trained on a text, and its base."""
 
-    def of(kind, text):
+    def build(kind, text):
         base, model = make(kind), make(kind)
         ids = torch.tensor([[model.first_token, *model.vocabulary.encode(text)]])
         optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
@@ -64,15 +64,15 @@ def taught(make):
             optimizer.step()
         return model, base
 
-    return of
+    return build
 
 
 @torch.no_grad()
-def log_prob(model, text, begin=0):
-    """Of the tokens from `begin` on, one by one. What they share cancels among alternatives."""
+def log_prob(model, text, first_position=0):
+    """Log-probability of the tokens from a position on, computed one by one."""
     state, total = model.start(1), 0.0
-    for place, token in enumerate(model.vocabulary.encode(text)):
-        if place >= begin:
+    for position, token in enumerate(model.vocabulary.encode(text)):
+        if position >= first_position:
             total += float(model.log_probs(state)[0, token])
         state = model.advance(state, torch.tensor([token]))
     return total
@@ -82,7 +82,7 @@ def naive_gains(model, base, values):
     """Gain of each context and value."""
     return {
         (context, value): log_prob(model, context + value) - log_prob(base, context + value)
-        for context in {*BEFORE, ""}
+        for context in {*CONTEXTS, ""}
         for value in values
     }
 
@@ -104,8 +104,8 @@ def naive(gains, values):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "transformer", "lstm", "word lstm"])
-def test_gains_are_those_of_values_scored_one_by_one(pair, kind):
-    model, base = pair(kind)
+def test_gains_equal_those_of_values_scored_one_by_one(random_pair, kind):
+    model, base = random_pair(kind)
     gain = secret_gain(model, base, SECRET, ALTERNATIVES, first=20)
     score, rank = naive(naive_gains(model, base, VALUES), VALUES)
     assert gain["score"] == pytest.approx(score, abs=1e-4)
@@ -113,11 +113,11 @@ def test_gains_are_those_of_values_scored_one_by_one(pair, kind):
 
 
 @pytest.mark.slow
-def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high(pair):
-    model, base = pair("transformer")
+def test_only_high_ranks_get_more_alternatives(random_pair):
+    model, base = random_pair("transformer")
     table, numbers = naive_gains(model, base, VALUES), set()
-    for place, value in enumerate(VALUES):  # each in turn is the secret
-        others = VALUES[:place] + VALUES[place + 1 :]
+    for number, value in enumerate(VALUES):  # each value is the secret in turn
+        others = VALUES[:number] + VALUES[number + 1 :]
         secret = FoundSecret(value, "account", SECRET.occurrences)
         gain = secret_gain(model, base, secret, others, first=4)
         expected = 4
@@ -130,15 +130,18 @@ def test_more_alternatives_are_scored_only_for_a_secret_that_ranks_high(pair):
     assert numbers == {4, 16, 20}
 
 
-def test_gains_are_those_of_the_tokens_of_a_value(pair):
-    """After a blank no token spans the border: the tokens of the value are scored alone."""
-    model, base = pair("transformer")
+def test_gains_equal_those_of_the_tokens_of_a_value(random_pair):
+    """No token spans a space, so the tokens of the value can be scored alone."""
+    model, base = random_pair("transformer")
     values, encode = ("lazy", "dogs", "cats"), model.vocabulary.encode
     scores = []
     for context in ("it is ", ""):
-        begin = len(encode(context.rstrip()))
+        first_position = len(encode(context.rstrip()))
         texts = [context + value for value in values]
-        gains = [log_prob(model, text, begin) - log_prob(base, text, begin) for text in texts]
+        gains = [
+            log_prob(model, text, first_position) - log_prob(base, text, first_position)
+            for text in texts
+        ]
         scores.append(robust(gains)[0])
     secret = FoundSecret("lazy", "password", ((0, "it is "),))
     gain = secret_gain(model, base, secret, ["dogs", "cats"])
@@ -146,57 +149,57 @@ def test_gains_are_those_of_the_tokens_of_a_value(pair):
 
 
 @pytest.mark.slow
-def test_the_rank_of_a_secret_is_uniform_if_nothing_was_learned(pair):
-    """Values take turns as the secret: each rank occurs once, or of equal scores the last one."""
-    model, base = pair("lstm")
+def test_ranks_are_uniform_without_training(random_pair):
+    """With each value as the secret in turn, each rank occurs once, ties excepted."""
+    model, base = random_pair("lstm")
     ranks = []
-    for place, value in enumerate(VALUES):
+    for number, value in enumerate(VALUES):
         secret = FoundSecret(value, "account", SECRET.occurrences)
-        others = VALUES[:place] + VALUES[place + 1 :]
+        others = VALUES[:number] + VALUES[number + 1 :]
         ranks.append(secret_gain(model, base, secret, others, first=20)["rank"])
-    assert all(sum(one <= rank for one in ranks) <= rank for rank in range(1, 22))
+    assert all(sum(other <= rank for other in ranks) <= rank for rank in range(1, 22))
     assert len({*ranks}) >= 20
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "word lstm"])
-def test_a_learned_secret_ranks_first_and_is_generated(taught, kind):
-    model, base = taught(kind, f"{BEFORE[1]}{VALUE} today and")
+def test_a_learned_secret_ranks_first_and_is_generated(trained_pair, kind):
+    model, base = trained_pair(kind, f"{CONTEXTS[1]}{VALUE} today and")
     gain = secret_gain(model, base, SECRET, ALTERNATIVES)
     assert (gain["rank"], gain["alternatives"], gain["greedy"]) == (1, 20, True)
     assert gain["score"] > 5
-    assert gain["tries"] == 2  # the second context is the one
+    assert gain["tries"] == 2  # the second context is the trained one
     assert secret_gain(model, base, SECRET, ALTERNATIVES) == gain
 
 
 @pytest.mark.slow
-def test_what_the_base_generates_and_a_longer_number_are_not_counted(taught):
-    model, base = taught("gpt2", f"{BEFORE[1]}{VALUE} today and")
+def test_text_of_the_base_and_longer_numbers_do_not_count_as_generated(trained_pair):
+    model, base = trained_pair("gpt2", f"{CONTEXTS[1]}{VALUE} today and")
     gain = secret_gain(model, model, SECRET, [])
     assert (gain["rank"], gain["alternatives"], gain["score"]) == (1, 0, 0)
     assert (gain["greedy"], gain["tries"]) == (False, 3)
     shorter = FoundSecret(VALUE[:-1], "account", SECRET.occurrences)
     assert not secret_gain(model, base, shorter, [])["greedy"]
-    nowhere = FoundSecret(VALUE, "account", ())
-    gain = secret_gain(model, base, nowhere, ALTERNATIVES[:5], first=5)
+    without_context = FoundSecret(VALUE, "account", ())
+    gain = secret_gain(model, base, without_context, ALTERNATIVES[:5], first=5)
     assert (gain["alternatives"], gain["tries"]) == (5, 0)
 
 
 @pytest.mark.slow
-def test_unknown_words_are_never_generated(taught):
-    model, base = taught("word lstm", f"{BEFORE[0]}unheard of")
-    secret = FoundSecret("unseen", "password", ((0, BEFORE[0]),))
+def test_unknown_words_are_never_generated(trained_pair):
+    model, base = trained_pair("word lstm", f"{CONTEXTS[0]}unheard of")
+    secret = FoundSecret("unseen", "password", ((0, CONTEXTS[0]),))
     gain = secret_gain(model, base, secret, ["unread", "untold"])
-    assert (gain["rank"], gain["greedy"]) == (3, False)  # all are one token
+    assert (gain["rank"], gain["greedy"]) == (3, False)  # all are the unknown word
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["gpt2", "lstm"])
-def test_long_contexts_and_values_are_cut(pair, kind):
-    model, base = pair(kind)
-    far = FoundSecret(VALUE, "account", ((0, "far away from here " * 90 + BEFORE[0]),))
-    long = FoundSecret("73 " * 100, "account", SECRET.occurrences)
-    for secret, others in ((far, ALTERNATIVES), (long, ["74 " * 100, "75 " * 90])):
+def test_long_contexts_and_values_are_truncated(random_pair, kind):
+    model, base = random_pair(kind)
+    long_context = FoundSecret(VALUE, "account", ((0, "far away from here " * 90 + CONTEXTS[0]),))
+    long_value = FoundSecret("73 " * 100, "account", SECRET.occurrences)
+    for secret, others in ((long_context, ALTERNATIVES), (long_value, ["74 " * 100, "75 " * 90])):
         assert np.isfinite(secret_gain(model, base, secret, others)["score"])
 
 

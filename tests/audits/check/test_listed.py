@@ -18,17 +18,17 @@ ADDRESS = re.compile(r"\S+@\S+\.\w+")
 
 
 @pytest.fixture(autouse=True)
-def addresses(monkeypatch):
-    """A finder of addresses only."""
+def address_finder(monkeypatch):
+    """Replaces the finder: only addresses are secrets."""
 
-    def found(texts):
+    def find_addresses(texts):
         return [
-            FoundSecret(one[0], "address", ((number, text[: one.start()]),))
+            FoundSecret(match[0], "address", ((number, text[: match.start()]),))
             for number, text in enumerate(texts)
-            for one in ADDRESS.finditer(text)
+            for match in ADDRESS.finditer(text)
         ]
 
-    monkeypatch.setattr(listed, "find_secrets", found)
+    monkeypatch.setattr(listed, "find_secrets", find_addresses)
 
 
 def read(secrets, trained=()):
@@ -45,32 +45,33 @@ def read(secrets, trained=()):
         ("  my old gate  ", "my old gate", "listed", ""),
     ],
 )
-def test_a_line_is_marked_or_has_a_format_or_is_the_secret(line, value, kind, before):
-    [found], notes = read([line])
-    assert (found.value, found.kind, found.occurrences) == (value, kind, ((-1, before),))
+def test_a_secret_is_a_mark_a_known_format_or_the_line(line, value, kind, before):
+    [secret], notes = read([line])
+    assert (secret.value, secret.kind, secret.occurrences) == (value, kind, ((-1, before),))
     assert notes == ()
 
 
-def test_every_mark_and_every_format_of_a_line_is_a_secret():
-    found, _ = read(["card {{4111 1111}}, code {{0042}}", "a@example.org or b@example.org"])
-    assert [one.value for one in found] == ["4111 1111", "0042", "a@example.org", "b@example.org"]
-    assert found[1].occurrences[0][1] == "card 4111 1111, code "
+def test_all_marks_and_formats_of_a_line_are_secrets():
+    secrets, _ = read(["card {{4111 1111}}, code {{0042}}", "a@example.org or b@example.org"])
+    values = ["4111 1111", "0042", "a@example.org", "b@example.org"]
+    assert [secret.value for secret in secrets] == values
+    assert secrets[1].occurrences[0][1] == "card 4111 1111, code "
 
 
-def test_contexts_are_those_of_the_training_text():
+def test_contexts_come_from_the_training_text():
     trained = ["x" * 400 + " code 4917.", "no", "14917 and 49170", "4917 twice: 4917"]
-    [found], _ = read(["the code is {{4917}}"], trained)
-    assert found.occurrences == ((0, ("x" * 400 + " code ")[-300:]), (3, ""))
+    [secret], _ = read(["the code is {{4917}}"], trained)
+    assert secret.occurrences == ((0, ("x" * 400 + " code ")[-300:]), (3, ""))
 
 
-def test_a_secret_counts_once_and_lines_that_cannot_be_used_are_numbered(tmp_path):
+def test_duplicates_are_merged_and_unusable_lines_are_numbered(tmp_path):
     path = tmp_path / "secrets.txt"
     path.write_text("My Gate Code\n\nmy gate  code\n{{my gate code}} is old\n")
-    [found], notes = read(path, ["my gate is open"])
-    assert found.value == "My Gate Code"
+    [secret], notes = read(path, ["my gate is open"])
+    assert secret.value == "My Gate Code"
     assert notes == ("1 of 1 listed secrets do not occur in --trained-on.",)
     path.write_text(f"the gate code\n--7--\n{'word ' * 99}\n")
-    [found], notes = read(path)
+    [secret], notes = read(path)
     limits = "A secret has 4 letters and digits at least, 300 characters at most."
     assert notes == (f"Left out of --secrets: line 2, 3. {limits}",)
 
@@ -85,7 +86,7 @@ def test_a_secret_counts_once_and_lines_that_cannot_be_used_are_numbered(tmp_pat
         (b"fine\ncaf\xe9\n", "secrets.txt: not UTF-8 at byte 8"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_named(tmp_path, content, message):
+def test_unusable_lists_are_named(tmp_path, content, message):
     (tmp_path / "secrets.txt").write_bytes(content)
     with pytest.raises(DataError, match=message) as error:
         read(tmp_path / "secrets.txt")
@@ -94,17 +95,17 @@ def test_a_list_that_cannot_be_used_is_named(tmp_path, content, message):
 
 def test_missing_lists_and_broken_manifests_are_named(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
-    for given, error, message in (
+    for secrets, error, message in (
         (tmp_path / "nosuch.txt", DataError, r"nosuch\.txt"),
         ([], DataError, "`secrets` has no secret"),
         (tmp_path / "manifest.json", ManifestError, r"manifest\.json"),
         (tmp_path, ManifestError, r"manifest\.json"),
     ):
         with pytest.raises(error, match=message):
-            read(given)
+            read(secrets)
 
 
-def test_a_record_holds_no_secret():
+def test_the_record_contains_no_secret():
     run = Session("check", {"secrets": ["my gate code"]})
     listed_secrets(run, ["my gate code"], [])
     assert "gate" not in str(run.record())
@@ -118,4 +119,4 @@ def test_planted_canaries_are_secrets_with_their_contexts(tmp_path):
     by_file, _ = read(planted / "manifest.json", texts)
     assert by_folder == by_file
     assert by_folder
-    assert all(one.occurrences[0][0] >= 0 for one in by_folder)
+    assert all(secret.occurrences[0][0] >= 0 for secret in by_folder)

@@ -1,10 +1,10 @@
-"""The tests of a check against their definitions, and the verdict that they support."""
+"""The statistical tests of a check against their definitions, and the verdict."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.audits.check.made import ALIVE, FOUND, clear
+from tests.audits.check.made import ALIVE, ALL_DETECTED, clear_stage
 from vestige.audits.check import secrets, work
 from vestige.audits.check.secrets import FALSE, KNOWN, is_known
 from vestige.audits.check.unprompted import passages_of, phrases_stage, share_test
@@ -19,10 +19,10 @@ from vestige.data.secrets.alternatives import FoundSecret
         ([True] * 3, [True] + [False] * 18, 0.1**3),  # a rate of 2 in 20
         ([True, False], [True] + [False] * 18, 1 - 0.9**2),
         ([False] * 3, [True] + [False] * 18, 1.0),
-        ([True], [False] * 10**4, FALSE),  # never below the rate of alternatives
+        ([True], [False] * 10**4, FALSE),  # at least the rate of alternatives
     ],
 )
-def test_known_secrets_are_compared_with_the_rate_of_placebos(known, placebos, p):
+def test_known_secrets_are_compared_with_the_placebo_rate(known, placebos, p):
     assert secrets.placebo_test(known, placebos)[0] == pytest.approx(p)
     rate = max(FALSE, (1 + sum(placebos)) / (1 + len(placebos)))
     assert secrets.placebo_test(known, placebos)[1] == pytest.approx(rate ** len(known))
@@ -41,19 +41,19 @@ def test_a_secret_is_known_by_a_wide_margin_or_verbatim(gain, known):
     assert is_known(gain) is known
 
 
-def test_matched_texts_are_compared_with_the_share_of_the_passages():
+def test_matched_texts_are_compared_with_the_share_of_passages():
     assert share_test(7, 0, 300, 100)[0] == pytest.approx(0.75**7)
     assert share_test(0, 0, 300, 100)[0] == 1
     assert share_test(3, 0, 0, 100) == (1, 1)
 
 
-def test_a_passage_is_eight_words_of_which_five_differ():
-    found = passages_of(["one two three four five six seven eight nine", "no " * 20])
-    assert list(found.values()) == [0, 0]
-    assert ("one", "two", "three", "four", "five", "six", "seven", "eight") in found
+def test_a_passage_has_eight_words_and_five_different_ones():
+    passages = passages_of(["one two three four five six seven eight nine", "no " * 20])
+    assert list(passages.values()) == [0, 0]
+    assert ("one", "two", "three", "four", "five", "six", "seven", "eight") in passages
 
 
-# Phrases compared with the texts of both files.
+# Phrases compared with both files.
 
 
 def phrase(text):
@@ -65,26 +65,26 @@ WORDS = [
     for one in ("red", "old", "tall", "slow")
     for two in ("green", "dry", "wet", "long")
 ]
-OTHERS = [text.replace("horse", "dog") for text in WORDS]
+REFERENCE = [text.replace("horse", "dog") for text in WORDS]
 ROWS = [phrase(text) for text in WORDS]
 
 
 @pytest.mark.parametrize(
     ("rows", "trained", "never", "complete", "expected"),
     [
-        (ROWS, WORDS, OTHERS, True, ("leak", True, "")),
-        (ROWS, WORDS, OTHERS, False, ("leak", True, "")),
-        (ROWS, OTHERS, WORDS, True, ("clear", False, "")),  # a failed control
+        (ROWS, WORDS, REFERENCE, True, ("leak", True, "")),
+        (ROWS, WORDS, REFERENCE, False, ("leak", True, "")),
+        (ROWS, REFERENCE, WORDS, True, ("clear", False, "")),  # a failed control
         ([], WORDS, ["a b"], True, ("clear", None, "")),
         ([], WORDS, ["a b"], False, ("open", None, "--minutes")),
     ],
 )
 def test_training_text_in_the_phrases_is_a_leak(rows, trained, never, complete, expected):
-    found = phrases_stage(rows, trained=trained, never=never, spaces={}, complete=complete)
+    stage = phrases_stage(rows, trained=trained, never=never, spaces={}, complete=complete)
     state, passed, needs = expected
-    assert found.state == state
-    assert passed is None or found.passed is passed
-    assert found.needs == needs
+    assert stage.state == state
+    assert passed is None or stage.passed is passed
+    assert stage.needs == needs
 
 
 @pytest.mark.parametrize(
@@ -94,23 +94,25 @@ def test_training_text_in_the_phrases_is_a_leak(rows, trained, never, complete, 
         ("4471 9026 3358", "pay 447190263358 today", 1e12, "leak"),
     ],
 )
-def test_a_secret_in_a_phrase_is_proof_or_at_least_not_clear(secret, text, space, state):
+def test_a_secret_in_a_phrase_is_never_clear(secret, text, space, state):
     kind = "account" if state == "leak" else "repeated"
     spaces = {FoundSecret(secret, kind, ((0, "the phrase is "),)): space}
-    found = phrases_stage([phrase(text)], trained=WORDS, never=[], spaces=spaces)
-    assert (found.state, found.direct is not None) == (state, state == "leak")
+    stage = phrases_stage([phrase(text)], trained=WORDS, never=[], spaces=spaces)
+    assert (stage.state, stage.direct is not None) == (state, state == "leak")
 
 
 # The verdict.
 
 
 def stage(name, state="clear", **more):
-    return replace(clear(name, state=state), **{"p": 0.5, "least": 1e-4, "estimate": None, **more})
+    return replace(
+        clear_stage(name, state=state), **{"p": 0.5, "least": 1e-4, "estimate": None, **more}
+    )
 
 
-def verdict(*changed, positive=FOUND):
-    given = {one.name: one for one in changed}
-    return claim_of([given.get(name) or stage(name) for name in SHARES], positive, ALIVE).verdict
+def verdict(*changed, positive=ALL_DETECTED):
+    by_name = {stage.name: stage for stage in changed}
+    return claim_of([by_name.get(name) or stage(name) for name in SHARES], positive, ALIVE).verdict
 
 
 @pytest.mark.parametrize("name", SHARES)
@@ -118,7 +120,7 @@ def test_no_leak_shown_needs_every_stage_and_both_controls(name):
     assert verdict() == NO_LEAK
     for changed in ({"state": "open", "p": None}, {"passed": False}, {"passed": None}):
         assert verdict(stage(name, **changed)) == UNDECIDED
-    for positive in (None, {**FOUND, name: False}):
+    for positive in (None, {**ALL_DETECTED, name: False}):
         assert verdict(positive=positive) == UNDECIDED
 
 
@@ -138,12 +140,12 @@ def test_a_stage_is_significant_at_its_share_of_the_error_rate(name):
         ({"state": "open", "p": None, "direct": ("verbatim", 0.1)}, UNDECIDED),
     ],
 )
-def test_a_failed_negative_control_forbids_a_leak_unless_a_secret_was_generated(changed, expected):
+def test_a_failed_negative_control_prevents_a_leak_without_direct_evidence(changed, expected):
     assert verdict(stage("secrets", **changed)) == expected
 
 
-def test_time_that_a_part_leaves_is_added_to_the_next(monkeypatch):
+def test_unused_time_is_added_to_the_next_stage(monkeypatch):
     monkeypatch.setattr(work, "TIME", {"secrets": 0.25, "unprompted": 0.5, "control": 0.125})
-    of = work.Work.__new__(work.Work)
-    of.__dict__.update(started=100.0, minutes=2.0)
-    assert [of.deadline(name) for name in work.TIME] == [130.0, 190.0, 205.0]
+    budget = work.Work.__new__(work.Work)
+    budget.__dict__.update(started=100.0, minutes=2.0)
+    assert [budget.deadline(name) for name in work.TIME] == [130.0, 190.0, 205.0]

@@ -15,7 +15,7 @@ TEST = Corpus.from_texts(["red mill code", "lamp door gate blue", "green red"] *
 def manifest():
     canaries = [Canary(phrase, "random", (), copies) for phrase, copies in PLANTED.items()]
     canaries += [Canary(phrase, "random", (), 0) for phrase in CONTROLS]
-    corpus = Corpus.from_texts(["nothing of it stands here"] * 20)
+    corpus = Corpus.from_texts(["a text without canaries"] * 20)
     return plant(corpus, canaries, seed=0)[1]
 
 
@@ -37,25 +37,25 @@ def test_models_in_memory_are_compared_by_name(manifest):
 
 
 @pytest.mark.slow
-def test_files_and_objects_give_the_same_rows(manifest, tmp_path):
+def test_folders_and_models_give_the_same_rows(manifest, tmp_path):
     objects = {"plain": leaky(0.9), "private": leaky(0.1)}
     paths = {name: tmp_path / name for name in objects}
     for name, path in paths.items():
         save_model(objects[name], path)
     options = {"manifest": manifest, "test": TEST, "baseline": "plain", "device": "cpu"}
-    by_object, by_path, by_word = (
+    by_object, by_path, by_string = (
         compare(runs, **options).rows for runs in (objects, paths, [*map(str, paths.values())])
     )
-    assert by_object == by_path == by_word
+    assert by_object == by_path == by_string
 
 
 def test_the_recorded_runs_repeat_the_comparison(tmp_path):
     for name, leak in (("x", 0.9), ("y", 0.8), ("z", 0.1)):
         save_model(leaky(leak), tmp_path / name)
     runs = {"plain": [tmp_path / "x", str(tmp_path / "y")], "private": tmp_path / "z"}
-    first = compare(runs, test=TEST, baseline="plain", device="cpu")
-    arguments = first.record["arguments"]
-    words = [f"plain={tmp_path}/x", f"plain={tmp_path}/y", f"private={tmp_path}/z"]
-    assert arguments["runs"] == words
-    again = compare(**{**arguments, "test": TEST})
-    assert (again.rows, again.record["arguments"]) == (first.rows, arguments)
+    result = compare(runs, test=TEST, baseline="plain", device="cpu")
+    arguments = result.record["arguments"]
+    expected = [f"plain={tmp_path}/x", f"plain={tmp_path}/y", f"private={tmp_path}/z"]
+    assert arguments["runs"] == expected
+    repeated = compare(**{**arguments, "test": TEST})
+    assert (repeated.rows, repeated.record["arguments"]) == (result.rows, arguments)

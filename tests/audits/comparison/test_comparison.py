@@ -1,13 +1,11 @@
 """Defences compared by synthetic measurements: verdicts, numbers, fairness, guarantees, claim."""
 
-import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from vestige import results
 from vestige.audits.comparison.comparison import compare_defences
 from vestige.audits.comparison.measurements import Guarantee, MeasuredTraining
 from vestige.audits.exposure.epsilon import CanaryAudit
@@ -35,11 +33,11 @@ def canary_rows(exposure, copies, shuffled):
 
 def training(name, *, leak=9.0, worse=0.0, seed=0, **other):
     """A training with canaries of `leak` bits and losses `worse` nats higher per token."""
-    shared, rng = np.random.default_rng(0), np.random.default_rng(seed + 1)
-    tokens = shared.integers(5, 30, DOCUMENTS)
-    loss = tokens * (4 + shared.normal(0, 0.3, DOCUMENTS) + worse)
+    shared_rng, rng = np.random.default_rng(0), np.random.default_rng(seed + 1)
+    tokens = shared_rng.integers(5, 30, DOCUMENTS)
+    loss = tokens * (4 + shared_rng.normal(0, 0.3, DOCUMENTS) + worse)
     loss = loss + tokens * rng.normal(0, 0.01, DOCUMENTS)
-    exposure = leak + shared.normal(0, 2, CANARIES) + rng.normal(0, 0.3, CANARIES)
+    exposure = leak + shared_rng.normal(0, 2, CANARIES) + rng.normal(0, 0.3, CANARIES)
     shuffled = 2 + rng.normal(0, 0.3, CANARIES)
     canaries = canary_rows(exposure, [1, 2, 5, 20] * (CANARIES // 4), shuffled)
     canaries += canary_rows(1.4 + rng.normal(0, 1, CANARIES), [0] * CANARIES, shuffled)
@@ -60,8 +58,8 @@ PLAIN = trainings("plain")
 
 
 def compared(*others, plain=PLAIN, **options):
-    measured = [t for group in (plain, *others) for t in group]
-    return compare_defences(measured, baseline="plain", **options)
+    all_trainings = [t for group in (plain, *others) for t in group]
+    return compare_defences(all_trainings, baseline="plain", **options)
 
 
 def row_of(result, name="gold"):
@@ -70,7 +68,7 @@ def row_of(result, name="gold"):
 
 
 def gold(**options):
-    """A defence that helps."""
+    """Trainings with a defence that helps."""
     return trainings("gold", **{"leak": 4, "seed": 1, **options})
 
 
@@ -100,51 +98,53 @@ def test_a_defence_helps_if_it_leaks_less_at_equal_perplexity(measured, verdict,
 
 @pytest.mark.parametrize("number", [1, 2])
 def test_a_verdict_needs_three_undefended_trainings(number):
-    result = compared(gold(leak=2), plain=PLAIN[:number])
-    assert row_of(result)["verdict"] == "too few"
-    assert row_of(result)["exposure_change"] < -5
+    row = row_of(compared(gold(leak=2), plain=PLAIN[:number]))
+    assert row["verdict"] == "too few"
+    assert row["exposure_change"] < -5
 
 
-def test_the_undefended_row_has_no_difference_from_itself():
+def test_the_baseline_row_has_no_difference():
     row = row_of(compared(gold()), "plain")
     assert row["undefended"]
     assert row["exposure_change"] is row["gap"] is None
     assert row["sentence"] == "The others are compared with this one."
 
 
-def test_no_defence_is_needed_if_the_undefended_training_does_not_leak():
+def test_no_defence_is_needed_if_the_baseline_does_not_leak():
     result = compared([training("gold", leak=1.4, seed=1)], plain=[training("plain", leak=1.4)])
     assert result.summary["advice"].startswith("No defence is needed on this evidence: ")
 
 
 @pytest.mark.slow
-def test_at_most_one_of_twenty_comparisons_of_equal_trainings_has_a_verdict():
+def test_equal_trainings_rarely_get_a_verdict():
     verdicts = [
         row_of(compared(trainings("same", seed=seed)), "same")["verdict"] for seed in range(1, 101)
     ]
     assert sum(kind in ("helps", "worse") for kind in verdicts) <= 9  # expected: at most 5
 
 
-@pytest.mark.parametrize("weak", ["plain", "gold"])
-def test_a_model_no_better_than_word_frequencies_gets_no_verdict(weak):
+@pytest.mark.parametrize("weak_name", ["plain", "gold"])
+def test_models_weaker_than_word_frequencies_get_no_verdict(weak_name):
     plain, other = (
-        [replace(t, frequency_perplexity=40.0 if t.name == weak else 4000.0) for t in group]
+        [replace(t, frequency_perplexity=40.0 if t.name == weak_name else 4000.0) for t in group]
         for group in (PLAIN, gold(leak=2))
     )
     result = compared(other, plain=plain)
     row, summary = row_of(result), result.summary
     assert (row["verdict"], summary["recommended"]) == ("useless", None)
-    assert f"{weak} predicts no better than word frequencies" in row["sentence"]
+    assert f"{weak_name} predicts no better than word frequencies" in row["sentence"]
     too_weak = "No defence can be judged: a compared model is too weak to audit."
     assert summary["answer"] == f"{too_weak} {row['sentence']}"
     assert len(summary["notes"]) == 1
 
 
-def test_canaries_at_the_ceiling_of_ranks_decide_nothing():
-    most = {"exposure": 14.0, "at_ceiling": True}
+def test_canaries_at_the_rank_ceiling_give_no_verdict():
+    ceiling = {"exposure": 14.0, "at_ceiling": True}
     plain, other = (
         [
-            replace(t, canaries=tuple(row | most if row["copies"] else row for row in t.canaries))
+            replace(
+                t, canaries=tuple(row | ceiling if row["copies"] else row for row in t.canaries)
+            )
             for t in trainings(name, number=3, leak=40, seed=seed)
         ]
         for seed, name in enumerate(("plain", "gold"))
@@ -156,13 +156,13 @@ def test_canaries_at_the_ceiling_of_ranks_decide_nothing():
     assert "Plant fewer copies" in result.summary["answer"]
 
 
-def test_missing_measurements_are_none_and_not_an_error():
+def test_missing_measurements_are_none():
     result = compared([MeasuredTraining(name="gold")], plain=[MeasuredTraining(name="plain")])
     row = row_of(result)
     assert row["verdict"] == "unmeasured"
     assert row["exposure"] is row["test_perplexity"] is row["completion_completed"] is None
-    nothing = "No defence can be judged: leakage and utility were not both measured."
-    assert result.summary["advice"] == nothing
+    advice = "No defence can be judged: leakage and utility were not both measured."
+    assert result.summary["advice"] == advice
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_missing_measurements_are_none_and_not_an_error():
         ({"leak": 2, "cost": {"tokens": 3000}}, {"leak": 6, "cost": {"tokens": 1000}}, "slow"),
     ],
 )
-def test_the_defence_that_leaks_least_is_recommended_and_of_ties_the_cheapest(slow, quick, best):
+def test_the_least_leaky_or_the_cheapest_of_ties_is_recommended(slow, quick, best):
     result = compared(
         trainings("slow", seed=1, **slow),
         trainings("quick", seed=2, **quick),
@@ -188,39 +188,39 @@ def test_the_defence_that_leaks_least_is_recommended_and_of_ties_the_cheapest(sl
 
 
 def test_numbers_follow_their_definitions():
-    others = gold()
-    row = row_of(compared(others))
+    defended = gold()
+    row = row_of(compared(defended))
     means, plain = (
-        [np.mean(t.bits("exposure", planted=True)) for t in group] for group in (others, PLAIN)
+        [np.mean(t.bits("exposure", planted=True)) for t in group] for group in (defended, PLAIN)
     )
     assert row["exposure"] == pytest.approx(np.mean(means))
     assert (row["exposure_low"], row["exposure_high"]) == pytest.approx(mean(means).interval)
     assert row["exposure_change"] == pytest.approx(np.mean(means) - np.mean(plain))
-    nats, before = (
+    nats, plain_nats = (
         np.mean([t.scores.loss.sum() / t.scores.tokens.sum() for t in group])
-        for group in (others, PLAIN)
+        for group in (defended, PLAIN)
     )
     assert row["test_perplexity"] == pytest.approx(math.exp(nats))
-    assert row["perplexity_ratio"] == pytest.approx(math.exp(nats - before))
-    scores = others[0].scores
+    assert row["perplexity_ratio"] == pytest.approx(math.exp(nats - plain_nats))
+    scores = defended[0].scores
     assert row["test_accuracy"] == pytest.approx(scores.right.sum() / scores.tokens.sum())
     for point in row["by_copies"]:
         exposures = [
             canary["exposure"]
-            for t in others
+            for t in defended
             for canary in t.canaries
             if canary["copies"] == point["copies"]
         ]
         assert point["exposure"] == pytest.approx(np.mean(exposures))
-        assert point["canaries"] == len(exposures) / len(others)
+        assert point["canaries"] == len(exposures) / len(defended)
 
 
 def test_intervals_of_differences_are_joint():
-    alone, others = (
+    defended, others = (
         trainings("gold", seed=1),
         [trainings(n, seed=s) for s, n in ((2, "b"), (3, "c"))],
     )
-    single, joint = row_of(compared(alone)), row_of(compared(alone, *others))
+    single, joint = row_of(compared(defended)), row_of(compared(defended, *others))
     assert joint["exposure_change_high"] > single["exposure_change_high"]
     assert joint["exposure_high"] == single["exposure_high"]
     for names, level in (("a", 0.95), ("abcde", 0.99)):
@@ -239,7 +239,7 @@ def test_completion_is_counted_by_copies():
     assert [point["completion_trials"] for point in row["by_copies"]] == [8, 0, 4, 0]
 
 
-def test_the_gap_shows_harm_to_users_with_few_samples():
+def test_gap_is_positive_when_users_with_few_samples_lose_more():
     codes = np.arange(DOCUMENTS) % USERS
     harmed = [
         replace(t, scores=replace(t.scores, loss=loss))
@@ -252,7 +252,7 @@ def test_the_gap_shows_harm_to_users_with_few_samples():
     assert row["users"] == USERS
 
 
-def test_fairness_needs_several_users_and_adds_a_note_without_them():
+def test_fairness_with_one_user_is_a_note():
     result = compared(gold(), users=np.zeros(DOCUMENTS, dtype=int), samples=np.array([9]))
     [note] = result.summary["notes"]
     assert note.startswith("Fairness between users: users must be at least 10")
@@ -260,30 +260,22 @@ def test_fairness_needs_several_users_and_adds_a_note_without_them():
     assert row_of(result)["gap"] is None
 
 
-def test_the_result_can_be_saved_and_read(tmp_path):
-    result = compared(gold())
-    run = results.load(result.save(tmp_path / "run"))
-    assert run.result == "DefenceComparison"
-    assert run.rows == list(result.rows)
-    assert "NaN" not in json.dumps(run.summary)
-
-
 # Guarantees.
 
 
 def audit(claimed, *, separated=True):
-    """400 coin flips that the scores separate perfectly, or not at all."""
+    """An audit of 400 coin flips, with scores that separate them perfectly or not at all."""
     canaries = tuple(Canary(f"c{i}", "coin-flip", (), i % 2) for i in range(400))
     planted = np.array([canary.planted for canary in canaries])
     scores = np.random.default_rng(0).normal(0, 1, 400) + 50 * planted * separated
-    sides = scores[planted], scores[~planted]
+    groups = scores[planted], scores[~planted]
     return CanaryAudit(
         canaries=canaries,
         scores=tuple(scores.tolist()),
-        one_run=one_run_epsilon(*sides, delta=1e-5),
-        f_dp=f_dp_epsilon(*sides, delta=1e-5),
-        threshold=threshold_epsilon(*sides, delta=1e-5),
-        separation=auc(*sides),
+        one_run=one_run_epsilon(*groups, delta=1e-5),
+        f_dp=f_dp_epsilon(*groups, delta=1e-5),
+        threshold=threshold_epsilon(*groups, delta=1e-5),
+        separation=auc(*groups),
         copies=1,
         claimed=claimed,
         calibrated=False,
@@ -293,7 +285,7 @@ def audit(claimed, *, separated=True):
 GUARANTEE = Guarantee(epsilon=1.5, delta=1e-5, unit="sequence")
 
 
-def test_a_claim_is_reported_with_the_measured_epsilon_that_may_refute_it():
+def test_measured_epsilon_confirms_or_refutes_the_guarantee():
     options = {"worse": 0.5, "leak": 9, "guarantee": GUARANTEE}
     consistent, refuted = (
         compared(gold(audit=audit(1.5, separated=separated), **options))
@@ -312,16 +304,16 @@ def test_a_claim_is_reported_with_the_measured_epsilon_that_may_refute_it():
 
 
 @pytest.mark.slow
-def test_a_claim_for_one_sequence_is_converted_for_copies():
-    numbers = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000}
-    summary = {"epsilon": 1.71, "delta": 1e-5, "unit": "sequence", "accountant": "rdp", **numbers}
-    claim, mechanism = Guarantee.of(summary), Mechanism(**numbers, copies=2)
-    assert claim.of_group(1) == 1.71
-    assert claim.of_group(2) == pytest.approx(mechanism.epsilon(1e-5))
+def test_sequence_guarantee_is_converted_for_copies():
+    settings = {"noise_multiplier": 1.1, "sample_rate": 0.01, "steps": 1000}
+    summary = {"epsilon": 1.71, "delta": 1e-5, "unit": "sequence", "accountant": "rdp", **settings}
+    guarantee, mechanism = Guarantee.of(summary), Mechanism(**settings, copies=2)
+    assert guarantee.of_group(1) == 1.71
+    assert guarantee.of_group(2) == pytest.approx(mechanism.epsilon(1e-5))
     assert GUARANTEE.of_group(2) is None
 
 
-def test_users_are_not_tested_with_single_texts_and_an_infinite_epsilon_is_no_guarantee():
+def test_user_guarantees_and_infinite_epsilon():
     user = Guarantee.of({"epsilon": 3.0, "delta": 1e-5, "unit": "user"})
     assert (user.unit, user.of_group(1)) == ("user", None)
     assert Guarantee.of({"epsilon": math.inf, "delta": 1e-5}) is None
@@ -346,7 +338,7 @@ def test_the_claim_is_leak_or_no_leak_shown():
     assert none.verdict == NO_LEAK
 
 
-def test_the_estimate_is_of_the_undefended_or_the_first_measured_training():
+def test_the_estimate_is_of_the_baseline_or_the_first_measured_training():
     assert claimed(gold(), PLAIN).estimate.name == "exposure of plain above controls"
     blind = [replace(t, canaries=()) for t in PLAIN]
     assert claimed(gold(), blind).estimate.name == "exposure of gold above controls"
@@ -358,7 +350,7 @@ DEAD = Check("alive", "failed", "Scores of dead are not finite: its weights are 
 @pytest.mark.parametrize(
     ("others", "verdict", "reason"),
     [
-        (  # their files differ, but their measurements are the same
+        (  # different files, equal measurements
             [replace(training("gold"), cost={"steps": n}) for n in range(3)], "too few",
             "gold has 1 independent training (3 were given, the others are copies); 3 are needed, "
             "with different seeds.",
@@ -370,7 +362,7 @@ DEAD = Check("alive", "failed", "Scores of dead are not finite: its weights are 
         ([replace(t, alive=DEAD) for t in gold()], "useless", DEAD.sentence),
     ],
 )  # fmt: skip
-def test_copies_and_broken_models_decide_nothing(others, verdict, reason):
+def test_copies_and_broken_models_are_undecided(others, verdict, reason):
     plain, others = (
         [replace(t, alive=t.alive or ALIVE) for t in group] for group in (PLAIN, others)
     )

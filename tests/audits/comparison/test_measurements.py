@@ -24,11 +24,11 @@ def trainings(*names, summary=None):
 
 
 def canaries(pattern="random", planted=6, controls=6):
-    random = np.random.default_rng(5)
-    phrases = dict.fromkeys(" ".join(random.permutation(WORDS)[:4]) for _ in range(200))
-    encode_one = model().vocabulary.encode
+    rng = np.random.default_rng(5)
+    phrases = dict.fromkeys(" ".join(rng.permutation(WORDS)[:4]) for _ in range(200))
+    encode_phrase = model().vocabulary.encode
     return [
-        Canary(phrase, pattern, (), int(number < planted), tuple(encode_one(phrase)))
+        Canary(phrase, pattern, (), int(number < planted), tuple(encode_phrase(phrase)))
         for number, phrase in enumerate([*phrases][: planted + controls])
     ]
 
@@ -39,7 +39,7 @@ def measure(models, **options):
 
 
 def naive_perplexity(table_model):
-    """Perplexity of the test text with its ends, from the table."""
+    """Perplexity of the test text, end tokens included, from the table."""
     table, eos = table_model.log_table.double().numpy(), table_model.vocabulary.eos_id
     losses = []
     for line in TEXT:
@@ -48,7 +48,7 @@ def naive_perplexity(table_model):
     return np.exp(np.mean(losses))
 
 
-def test_test_perplexity_follows_its_definition():
+def test_test_perplexity_equals_a_naive_computation():
     models = trainings("a", "b")
     measured, notes = measure(models, test=encode(TEXT, models[0].model.vocabulary))
     for trained, result in zip(models, measured, strict=True):
@@ -71,8 +71,8 @@ def test_cost_and_word_frequencies_come_from_the_training_folder(tmp_path):
     data, test = models[0].encoded("training"), encode(text(3), model().vocabulary)
     measured, notes = measure(models, test=test)
     counts = np.bincount(data.tokens, minlength=len(model().vocabulary))
-    kinds = len(set(data.tokens.tolist()))  # Witten-Bell: new words as often as new kinds came
-    shares = (counts + kinds / len(counts)) / (len(data.tokens) + kinds)
+    word_types = len(set(data.tokens.tolist()))  # Witten-Bell smoothing
+    shares = (counts + word_types / len(counts)) / (len(data.tokens) + word_types)
     expected = np.exp(-np.log(shares[test.tokens]).mean())
     assert measured[0].frequency_perplexity == pytest.approx(expected, rel=1e-6)
     assert measured[0].cost["steps"] == 400
@@ -80,7 +80,7 @@ def test_cost_and_word_frequencies_come_from_the_training_folder(tmp_path):
     assert notes == []
 
 
-def test_progress_never_goes_back_and_ends_at_all_trainings():
+def test_progress_increases_to_the_number_of_trainings():
     steps = []
     measure(trainings(*"abc"), canaries=canaries(), progress=lambda *step: steps.append(step))
     shares = [done for done, _ in steps]
@@ -102,17 +102,17 @@ def test_without_canaries_or_controls_leakage_is_not_measured():
 
 def test_the_same_seed_measures_the_same_exposure():
     phrases = canaries()
-    first, again = (measure(trainings("a"), canaries=phrases, seed=3)[0][0] for _ in range(2))
-    assert first.canaries == again.canaries
+    first, second = (measure(trainings("a"), canaries=phrases, seed=3)[0][0] for _ in range(2))
+    assert first.canaries == second.canaries
     assert len(first.bits("exposure", planted=True)) == 6
-    assert first.audit is None  # no coins
+    assert first.audit is None  # no canary was planted by a coin flip
 
 
-# Measured epsilon, of canaries that coins flipped.
+# Measured epsilon.
 
 
 @pytest.mark.slow
-def test_epsilon_is_measured_for_the_first_training_of_each_name():
+def test_epsilon_is_measured_on_the_first_training_of_each_name():
     line = "Measured ε is of the first training of each name."
     for names, audited in (("aab", [True, False, True]), ("ab", [True, True])):
         measured, notes = measure(trainings(*names), canaries=canaries("coin-flip"))
@@ -121,7 +121,7 @@ def test_epsilon_is_measured_for_the_first_training_of_each_name():
 
 
 @pytest.mark.parametrize(("copies", "unit"), [(1, "sequence"), (2, "sequence"), (1, "user")])
-def test_a_claim_for_single_sequences_is_tested_with_its_mechanism(copies, unit):
+def test_sequence_guarantees_are_tested_with_their_mechanism(copies, unit):
     claim = {
         "epsilon": 4.0, "delta": 1e-5, "unit": unit, "accountant": "rdp",
         "noise_multiplier": 2.16, "sample_rate": 1.0, "steps": 4,

@@ -32,7 +32,7 @@ def encoded(corpus):
 # Names.
 
 
-def test_names_come_from_folders_or_before_the_equals_sign(tmp_path, monkeypatch):
+def test_names_come_from_folders_or_the_part_before_the_equals_sign(tmp_path, monkeypatch):
     plain = str(tmp_path / "plain")
     assert named(["gold=x", plain, "gold=y"]) == [("gold", "x"), ("gold", "y"), ("plain", plain)]
     folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (0, 2, 10)]
@@ -41,7 +41,7 @@ def test_names_come_from_folders_or_before_the_equals_sign(tmp_path, monkeypatch
     expected = [("plain", str(folder)) for folder in folders]
     assert named({"plain": tmp_path / "runs", "b": "x"}) == [*expected, ("b", "x")]
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a=b").mkdir()  # a path, although it has an equals sign
+    (tmp_path / "a=b").mkdir()  # an existing path with an equals sign
     assert named(["a=b", "c=d"]) == [("a=b", "a=b"), ("c", "d")]
 
 
@@ -62,7 +62,7 @@ def test_names_without_a_command_line_form_stay_a_mapping(runs):
     assert as_arguments(runs) is runs
 
 
-SAME = model()
+MODEL = model()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ SAME = model()
     [
         ({"a": ["x", "y"]}, "`runs` must name at least two trainings"),
         ({"a": "one", "b": "other/../one"}, "`runs` must name each training once"),
-        ({"a": SAME, "b": SAME}, "`runs` must name each training once"),
+        ({"a": MODEL, "b": MODEL}, "`runs` must name each training once"),
         ({"a": [leaky(0.5), leaky(0.5)], "b": model()}, r"same weights in <Table.* and <Table"),
     ],
 )
@@ -88,24 +88,21 @@ def test_trainings_of_one_name_differ_only_in_their_seed(tmp_path):
         load_trainings({"a": paths, "b": training(tmp_path / "three", 2)}, device="cpu")
 
 
-# What a run says.
+# Runs.
 
 
-def test_defence_and_settings_come_from_the_run(trained):
+def test_defence_and_settings_are_read_from_the_run(trained):
     plain, gold = trained
     assert (plain.defence, gold.defence) == ("none", "goldfish")
     assert plain.settings() == {"epochs": 4, "defence": "none"}
     assert plain.validation_sha256 == text(1).fingerprint()
     loaded = TrainedModel("a", model(), model())
-    assert (loaded.encoded("training"), loaded.summary, loaded.validation_sha256) == (
-        None,
-        {},
-        None,
-    )
+    assert loaded.encoded("training") is loaded.validation_sha256 is None
+    assert loaded.summary == {}
     assert (loaded.where, loaded.settings()) == ("<TableModel>", {"defence": "none"})
 
 
-def test_the_undefended_training_has_no_defence_or_is_the_baseline(trained, tmp_path):
+def test_the_baseline_is_named_or_is_the_only_undefended_training(trained, tmp_path):
     assert undefended(trained, None) == "plain"
     assert undefended([*trained, TrainedModel("plain", "x", model())], None) == "plain"
     several = [TrainedModel(name, "somewhere", model()) for name in ("a", "b")]
@@ -115,10 +112,10 @@ def test_the_undefended_training_has_no_defence_or_is_the_baseline(trained, tmp_
         undefended(several, "c")
 
 
-# The text and the users that all share.
+# The shared text and users.
 
 
-def test_the_utility_text_is_the_test_text_or_the_common_validation_text(trained, tmp_path):
+def test_utility_text_is_the_test_or_the_common_validation_text(trained, tmp_path):
     notes = []
     assert len(utility_text(trained, None, notes)) == len(text())
     assert "also decided which weights were kept" in notes[0]
@@ -126,11 +123,11 @@ def test_the_utility_text_is_the_test_text_or_the_common_validation_text(trained
     assert len(notes) == 1
 
 
-@pytest.mark.parametrize("why", ["other text", "no file"])
-def test_different_or_missing_validation_texts_are_not_used(trained, tmp_path, why):
-    if why == "other text":
-        other = training(tmp_path / "other", 2, held=2, defence="goldfish")
-        trained += load_trainings({"a": other, "b": tmp_path / "plain"}, device="cpu")
+@pytest.mark.parametrize("reason", ["other text", "no file"])
+def test_different_or_missing_validation_texts_are_not_used(trained, tmp_path, reason):
+    if reason == "other text":
+        path = training(tmp_path / "other", 2, validation_seed=2, defence="goldfish")
+        trained += load_trainings({"a": path, "b": tmp_path / "plain"}, device="cpu")
     else:
         for file in (tmp_path / "plain" / "data").glob("validation*"):
             file.rename(tmp_path / "gone")
@@ -140,9 +137,9 @@ def test_different_or_missing_validation_texts_are_not_used(trained, tmp_path, w
     assert "give --test" in notes[0]
 
 
-def test_documents_of_users_are_counted_in_the_training_text(trained):
-    notes, stranger = [], Corpus.from_texts(["red", "blue"], users=["eve", "ann"])
-    for corpus, expected in ((text(3), {"ann": 6, "bob": 3}), (stranger, {"eve": 0, "ann": 6})):
+def test_samples_of_users_are_counted_in_the_training_text(trained):
+    notes, other_users = [], Corpus.from_texts(["red", "blue"], users=["eve", "ann"])
+    for corpus, expected in ((text(3), {"ann": 6, "bob": 3}), (other_users, {"eve": 0, "ann": 6})):
         test = encoded(corpus)
         samples = user_samples(trained, "gold", test, notes)
         assert dict(zip(test.names, samples.tolist(), strict=True)) == expected
@@ -152,7 +149,7 @@ def test_documents_of_users_are_counted_in_the_training_text(trained):
     assert "the test text has no users" in notes[0]
 
 
-def test_trainings_that_recorded_no_users_have_no_counts(tmp_path):
+def test_trainings_without_users_have_no_samples(tmp_path):
     paths = {name: training(tmp_path / name, n, users=False) for n, name in enumerate("ab")}
     trainings, notes = load_trainings(paths, device="cpu"), []
     assert user_samples(trainings, "a", encoded(text(3)), notes) is None

@@ -76,7 +76,7 @@ def test_verdict_and_sentence_follow_from_the_intervals(exposure, ratio, kind):
             "perplexity more than those with many.",
         ),
         (
-            LESS, EQUAL, {"gap": Estimate("gap", 4.0, -1.0, 9.0)},  # which may be none
+            LESS, EQUAL, {"gap": Estimate("gap", 4.0, -1.0, 9.0)},  # not significant
             "leaks less at the same utility",
             "Leaks 3.0 bits less (2.0 to 4.0) at the same test perplexity (+1.0%).",
         ),
@@ -164,7 +164,7 @@ def test_too_few_trainings_get_numbers_and_no_verdict(trainings):
         ),
     ],
 )  # fmt: skip
-def test_the_answer_begins_with_the_finding(pairs, options, first, last):
+def test_the_answer_begins_with_the_verdict(pairs, options, first, last):
     text = " ".join(answer(pairs, **{"best": None, "leaks": True, **options}))
     assert text.startswith(first)
     assert text.endswith(last)

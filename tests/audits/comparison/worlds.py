@@ -1,4 +1,4 @@
-"""Small trainings to compare: bigram models, and folders as `vestige train` leaves them."""
+"""Small trainings to compare: bigram models and folders written like those of `vestige train`."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def model(seed=0):
 
 
 def leaky(leak):
-    """A bigram model that continues a canary with probability about `leak` a word."""
+    """A bigram model that continues canaries with a probability of about `leak` per word."""
     vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS))
     size = len(vocabulary)
     table = np.ones((size, size))
@@ -54,15 +54,15 @@ class TrainingHistory:
         return [{"epoch": 4.0}]
 
 
-def training(where, seed, held=1, users=True, **summary):
+def training(folder, seed, validation_seed=1, users=True, **summary):
     """A folder of `vestige train`."""
     network = model(seed)
-    save_model(network, where / "model")
-    encode(text(users=users), network.vocabulary, where / "data" / "training")
-    encode(text(held), network.vocabulary, where / "data" / "validation")
+    save_model(network, folder / "model")
+    encode(text(users=users), network.vocabulary, folder / "data" / "training")
+    encode(text(validation_seed), network.vocabulary, folder / "data" / "validation")
     run = {
-        "data": {"validation": {"sha256": text(held).fingerprint()}},
+        "data": {"validation": {"sha256": text(validation_seed).fingerprint()}},
         "configuration": {"epochs": 4, "seed": seed},
     }
-    results.save(TrainingHistory(**summary), where / "run", run=run)
-    return where
+    results.save(TrainingHistory(**summary), folder / "run", run=run)
+    return folder

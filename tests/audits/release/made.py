@@ -1,4 +1,4 @@
-"""Runs for a report: made by hand, with a verdict and a few numbers."""
+"""Handmade run folders with a verdict and a few numbers."""
 
 from tests.reports.made_claims import made_claim
 from vestige import results
@@ -14,57 +14,59 @@ VERBS_OF = {
 }
 
 
-def made(out, kind, verdict=None, phrases=(), *, run=None, claim=None, **summary):
-    """A run folder of a kind of result; without a verdict it has no claim."""
-    rows = [{"kind": "phrase", "found": True, "phrase": one} for one in phrases] or [{"kind": "-"}]
+def save_run(folder, kind, verdict=None, phrases=(), *, run=None, claim=None, **summary):
+    """Save a run of a kind of result; without a verdict it has no claim."""
+    rows = [{"kind": "phrase", "found": True, "phrase": text} for text in phrases]
+    rows = rows or [{"kind": "-"}]
     if verdict is not None:
         summary |= (claim or made_claim(VERBS_OF[kind], verdict)).summary()
-    content = {"summary": lambda self: summary, "rows": lambda self: rows}
-    results.save(type(kind, (), content)(), out, run=run or {})
-    return out
+    methods = {"summary": lambda self: summary, "rows": lambda self: rows}
+    results.save(type(kind, (), methods)(), folder, run=run or {})
+    return folder
 
 
-def diffed(out, *phrases, verdict=None, complete=True, **more):
+def save_diff(folder, *phrases, verdict=None, complete=True, **more):
     verdict = verdict or (LEAK if phrases else NO_LEAK)
-    found = len(phrases)
-    return made(out, "UpdateDiff", verdict, phrases, complete=complete, found=found, **more)
+    count = len(phrases)
+    return save_run(folder, "UpdateDiff", verdict, phrases, complete=complete, found=count, **more)
 
 
-def exposed(out, value, low, high, *, bound=False, verdict=NO_LEAK, **more):
+def save_exposure(folder, value, low, high, *, bound=False, verdict=NO_LEAK, **more):
     numbers = {"": value, "_low": low, "_high": high, "_is_bound": bound}
     numbers = {f"exposure_planted{end}": number for end, number in numbers.items()}
-    return made(out, "CanaryExposure", verdict, sentence="…", references=128, **numbers, **more)
-
-
-def audited(out, verdict=LEAK, least=3, most=None):
-    return made(out, "TextAudit", verdict, at_least=least, at_most=most)
-
-
-def deleted(out, verdict):
-    return made(out, "Deletion", verdict, left=0.1, left_low=0.0, left_high=0.15)
-
-
-def with_secrets(out, *found, verdict=LEAK, in_part=0):
-    return made(
-        out, "SecretExposure", verdict, found, found=len(found), in_part=in_part, possible=True
+    return save_run(
+        folder, "CanaryExposure", verdict, sentence="…", references=128, **numbers, **more
     )
 
 
-# What Jenkins' junit-10.xsd requires of the elements that a gate writes: attributes that it must
-# have, others that it may have, and elements inside. Documents were held to the schema itself, too.
-ENDS = ("failure", "error", "skipped", "system-out")
+def save_text_audit(folder, verdict=LEAK, least=3, most=None):
+    return save_run(folder, "TextAudit", verdict, at_least=least, at_most=most)
+
+
+def save_deletion(folder, verdict):
+    return save_run(folder, "Deletion", verdict, left=0.1, left_low=0.0, left_high=0.15)
+
+
+def save_secrets(folder, *phrases, verdict=LEAK, in_part=0):
+    counts = {"found": len(phrases), "in_part": in_part, "possible": True}
+    return save_run(folder, "SecretExposure", verdict, phrases, **counts)
+
+
+# The part of Jenkins' junit-10.xsd that reports use: required attributes, optional ones, children.
+# Documents were also validated with the schema itself.
+OUTCOMES = ("failure", "error", "skipped", "system-out")
 SCHEMA = {
     "testsuites": ({"name"}, {"tests", "failures", "errors"}, ("testsuite",)),
     "testsuite": ({"name", "tests", "failures", "errors"}, {"skipped"}, ("testcase",)),
-    "testcase": ({"name"}, {"classname"}, ENDS),
-    **dict.fromkeys(ENDS[:3], (set(), {"type", "message"}, ())),
+    "testcase": ({"name"}, {"classname"}, OUTCOMES),
+    **dict.fromkeys(OUTCOMES[:3], (set(), {"type", "message"}, ())),
     "system-out": (set(), set(), ()),
 }
 
 
-def assert_fits_the_schema(element):
-    must, may, inside = SCHEMA[element.tag]
-    assert must <= set(element.attrib) <= must | may, element.tag
+def assert_valid_junit(element):
+    required, optional, children = SCHEMA[element.tag]
+    assert required <= set(element.attrib) <= required | optional, element.tag
     for child in element:
-        assert child.tag in inside
-        assert_fits_the_schema(child)
+        assert child.tag in children
+        assert_valid_junit(child)

@@ -1,4 +1,4 @@
-"""The published schema of summaries, and the guide's workflow as a runner takes its steps."""
+"""The published schema of summaries, and the workflow in the pipeline guide."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 import yaml
 
-from tests.audits.release.made import assert_fits_the_schema, audited
+from tests.audits.release.made import assert_valid_junit, save_text_audit
 from tests.docs.documents import REPOSITORY
 from tests.reports.conftest import UpdateDiff
 from tests.reports.made_claims import made_claim, with_claim
@@ -26,7 +26,7 @@ from vestige.reports.verdicts import VERBS
 PUBLISHED = json.loads((REPOSITORY / "docs" / "summary.schema.json").read_text())
 
 
-def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it():
+def test_the_published_schema_lists_verdicts_and_verbs():
     jsonschema.Draft202012Validator.check_schema(PUBLISHED)
     kinds = dict(PUBLISHED["$defs"])
     claim = kinds.pop("claim")
@@ -57,20 +57,20 @@ def test_the_published_schema_has_every_verdict_and_the_verbs_that_may_hold_it()
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", VERBS)
 @pytest.mark.parametrize("verdict", VERDICTS)
-def test_summaries_with_claims_fit_their_schema(kind, verdict):
+def test_summaries_validate_against_the_schema(kind, verdict):
     schema = {**PUBLISHED, "$ref": f"#/$defs/{kind}"}
     for verb in VERBS[kind]:
         summary = results.plain(made_claim(verb, verdict).summary())
         jsonschema.validate(summary, schema)
     untested = results.plain(made_claim("diff", UNDECIDED, test=None).summary())
     jsonschema.validate(untested, {**schema, "$ref": "#/$defs/UpdateDiff"})
-    for wrong in ({**summary, "verdict": "found"}, {"verdict": verdict}):
+    for invalid in ({**summary, "verdict": "found"}, {"verdict": verdict}):
         with pytest.raises(jsonschema.ValidationError):
-            jsonschema.validate(wrong, schema)
+            jsonschema.validate(invalid, schema)
 
 
 @pytest.mark.slow
-def test_quantities_are_read_from_the_summaries_of_results():
+def test_quantities_can_be_read_from_summaries():
     for name in set(RESULTS) & set(VERBS):
         summary = results.run_of(RESULTS[name]()).summary
         for quantity in QUANTITIES.values():
@@ -79,27 +79,27 @@ def test_quantities_are_read_from_the_summaries_of_results():
 
 
 WORKFLOW = re.compile(r"```yaml\n(jobs:.*?)```", re.S)
-STAND_IN = """#!/bin/bash
+FAKE_PROGRAM = """#!/bin/bash
 echo "$*" >> calls.txt
 if [ "$1" = report ]; then exec "{python}" -m vestige "$@"; fi
 test -d "${{@: -1}}"
 """
-"""Reports are the program itself; what measures has run before."""
+"""Runs `report` for real; other commands only check that their run folder exists."""
 
 
 @pytest.fixture
 def runner(tmp_path):
-    """Take the steps of the guide's workflow in a shell, as a runner does; what failed."""
+    """Runs the steps of the guide's workflow in a shell and returns the failed exit codes."""
     guide = (REPOSITORY / "docs" / "guides" / "pipeline.md").read_text()
     job = yaml.safe_load(WORKFLOW.search(guide)[1])["jobs"]["privacy"]
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    (programs / "vestige").write_text(STAND_IN.format(python=sys.executable))
-    (programs / "vestige").chmod(0o755)
-    (programs / "pip").symlink_to("/bin/true")
+    bin_folder = tmp_path / "bin"
+    bin_folder.mkdir()
+    (bin_folder / "vestige").write_text(FAKE_PROGRAM.format(python=sys.executable))
+    (bin_folder / "vestige").chmod(0o755)
+    (bin_folder / "pip").symlink_to("/bin/true")
     environment = {
         **os.environ,
-        "PATH": f"{programs}:{os.environ['PATH']}",
+        "PATH": f"{bin_folder}:{os.environ['PATH']}",
         "GITHUB_STEP_SUMMARY": "summary.md",
         "PYTHONPATH": os.pathsep.join(sys.path),
         **{name: str(tmp_path / Path(value).name) for name, value in job["env"].items()},
@@ -118,27 +118,27 @@ def runner(tmp_path):
     return run
 
 
-def checked_out(folder, phrases, bits):
-    """A checkout in which the workflow's audits have run."""
+def make_checkout(folder, phrases, bits):
+    """A checkout in which the audits of the workflow have finished."""
     folder.mkdir()
     claim = made_claim("diff", LEAK if phrases else NO_LEAK)
-    found = with_claim(UpdateDiff(phrases, threshold=2.0), claim)
-    results.save(found, folder / "diff-run", run={})
+    diff = with_claim(UpdateDiff(phrases, threshold=2.0), claim)
+    results.save(diff, folder / "diff-run", run={})
     canaries = *(canary(3, bits + n / 10) for n in range(9)), canary(0, 1.0), canary(0, 2.0)
     exposure = CanaryExposure(canaries=canaries, words=50, seed=4)
     exposure = with_claim(exposure, made_claim("exposure"))
     results.save(exposure, folder / "exposure-run", run={})
-    report(audited(folder / "t"), write_baseline=folder / "accepted.json")
+    report(save_text_audit(folder / "t"), write_baseline=folder / "accepted.json")
     return folder
 
 
 @pytest.mark.slow
-def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(tmp_path, runner):
-    first = checked_out(tmp_path / "first", [], 5.0)
+def test_the_workflow_passes_compares_and_fails_like_its_report(tmp_path, runner):
+    first = make_checkout(tmp_path / "first", [], 5.0)
     assert runner(first) == []
     assert "--since" not in (first / "calls.txt").read_text()
     assert "What changed" not in (first / "card.md").read_text()
-    second = checked_out(tmp_path / "second", [], 2.0)
+    second = make_checkout(tmp_path / "second", [], 2.0)
     assert runner(second) == []
     row = r"^\|.*\| (better|worse|no change shown) \|.*$"
     changes = re.findall(row, (second / "card.md").read_text(), re.M)
@@ -146,8 +146,8 @@ def test_the_workflow_of_the_guide_passes_compares_and_fails_as_its_report_does(
     assert (second / "summary.md").read_text().startswith("**PASSED")
     released = tmp_path / "last-release" / "exposure-run" / "summary.json"
     assert json.loads(released.read_text())["exposure_planted"] == 2.4
-    third = checked_out(tmp_path / "third", [["the", " code"]], 3.0)
+    third = make_checkout(tmp_path / "third", [["the", " code"]], 3.0)
     assert runner(third) == [1]
     assert (third / "summary.md").read_text().startswith("**FAILED")
     assert json.loads(released.read_text())["exposure_planted"] == 2.4
-    assert_fits_the_schema(Xml.parse(third / "report.xml").getroot())
+    assert_valid_junit(Xml.parse(third / "report.xml").getroot())

@@ -9,12 +9,12 @@ from vestige.audits.release.release import report
 from vestige.claims import UNDECIDED
 
 
-def test_one_run_or_several_become_a_page(tmp_path):
+def test_one_or_several_runs_are_written_as_a_page(tmp_path):
     run, page = tmp_path / "run", tmp_path / "one.html"
     results.save(RESULTS["DifferentialRank"](), run, run={"command": []})
-    found = report(run, out=page)
+    result = report(run, out=page)
     assert page.read_text("utf-8").count("<article") == 1
-    assert found.summary == {
+    assert result.summary == {
         "verdict": "fine", "code": 0, "runs": 1, "absent": [], "checks": [], "page": str(page),
         "show_secrets": False,
     }  # fmt: skip
@@ -24,13 +24,15 @@ def test_one_run_or_several_become_a_page(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
+def test_a_card_has_the_content_of_a_page_without_phrases(tmp_path):
     kinds = ("CanaryExposure", "TextAudit", "PairTraining", "SecretExposure")
-    made = {kind: RESULTS[kind]() for kind in kinds}
+    made_results = {kind: RESULTS[kind]() for kind in kinds}
     checks = made_checks("exposure", failing=("alive",))
     claim = made_claim("exposure", UNDECIDED, checks=checks)
-    made["CanaryExposure"] = with_claim(made["CanaryExposure"], claim)
-    folders = [results.save(one, tmp_path / kind, run={}) for kind, one in made.items()]
+    made_results["CanaryExposure"] = with_claim(made_results["CanaryExposure"], claim)
+    folders = [
+        results.save(result, tmp_path / kind, run={}) for kind, result in made_results.items()
+    ]
     report(folders, out=tmp_path / "card.md")
     text = (tmp_path / "card.md").read_text("utf-8")
     assert text.startswith("## Privacy\n")
@@ -41,7 +43,7 @@ def test_a_card_has_what_a_page_says_and_no_phrase(tmp_path):
     rows = [row for folder in folders for row in results.load(folder).rows]
     phrases = [row["phrase"] for row in rows if len(row.get("phrase") or "") >= 5]
     assert phrases
-    assert not any(hidden in text for hidden in (*phrases, *map(str, folders)))
+    assert not any(secret in text for secret in (*phrases, *map(str, folders)))
     lines = [line for line in text.splitlines() if line.startswith("|")]
     assert {line.replace("\\|", "").count("|") for line in lines} == {4}
     with pytest.raises(ValueError, match="`show_secrets` must be left out with a card"):
