@@ -39,15 +39,15 @@ def test_by_default_each_frequency_pattern_has_a_canary_and_a_control():
     assert {canary.copies for canary in canaries} == {0, 10}
 
 
-def test_given_phrases_are_planted_unchanged():
-    canaries = canaries_of(phrase=("quiet mice", "loud owls"), copies=3, controls=2)
-    assert [canary.phrase for canary in canaries[:2]] == ["quiet mice", "loud owls"]
-    assert kinds(canaries) == {("given", True): 2, ("given", False): 4}
-
-
-def test_each_random_pattern_has_its_own_controls():
-    canaries = canaries_of(pattern=("random", "random"), length=2, controls=2)
-    assert kinds(canaries) == {("random", True): 2, ("random", False): 4}
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"phrase": ("quiet mice", "loud owls"), "copies": 3}, "given"),
+        ({"pattern": ("random", "random"), "length": 2}, "random"),
+    ],
+)
+def test_each_phrase_or_random_pattern_has_its_own_controls(options, kind):
+    assert kinds(canaries_of(**options, controls=2)) == {(kind, True): 2, (kind, False): 4}
 
 
 def test_each_user_gets_canaries(tmp_path):
@@ -70,16 +70,6 @@ def test_each_user_gets_canaries(tmp_path):
         plant(CORPUS, **options)
 
 
-def test_a_fair_coin_decides_which_canaries_are_planted():
-    planting = plant(MAIL, coin_flip=60, length=3)
-    assert 15 < planting.summary["canaries"] < 45
-    assert planting.summary["canaries"] + planting.summary["controls"] == 60
-    assert {canary.pattern for canary in planting.manifest.canaries} == {"coin-flip"}
-    counts = Counter(planting.corpus)
-    assert all(counts[row["phrase"]] == row["copies"] for row in planting.rows)
-    assert {row["copies"] for row in planting.rows} == {0, 1}
-
-
 def test_user_and_coin_flip_canaries_can_be_combined():
     options = {"per_user": True, "repetitions": (2,), "controls": 5, "length": 2}
     canaries = canaries_of(**options, coin_flip=8, copies=4)
@@ -99,18 +89,10 @@ def test_canaries_use_the_given_vocabulary():
         assert canaries_of(corpus, phrase="ash beech", vocabulary=source)[0].ids == (2, 3)
 
 
-def test_the_seed_determines_the_canaries():
+def test_coin_flip_canaries_depend_on_the_seed_and_have_one_copy_by_default():
     first, same, other = (canaries_of(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
     assert first == same != other
-
-
-def test_documents_keep_their_order_and_the_manifest_has_all_positions():
-    phrases = ["quiet mice", "loud owls"]
-    planting = plant(MAIL, phrase=phrases, copies=4, seed=5)
-    assert [text for text in planting.corpus if text not in phrases] == list(MAIL)
-    positions = {position for position, text in enumerate(planting.corpus) if text in phrases}
-    assert len(positions) == 8
-    assert set(planting.manifest.copy_positions) == positions
+    assert {canary.copies for canary in first} == {0, 1}
 
 
 def test_a_copy_is_written_only_with_out(tmp_path, monitor):

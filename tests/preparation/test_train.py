@@ -11,6 +11,7 @@ from tests.preparation.trainings import CORPUS, LINES, SHORT, USER_CORPUS, VALID
 from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.division import divide
+from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_model
 from vestige.models.folders import fingerprint
@@ -113,7 +114,10 @@ def test_a_transformer_with_subwords_is_trained(tmp_path):
         architecture="transformer", layers=1, hidden_size=12, tokenizer="bpe", vocab_size=270
     )
     result = trained(tmp_path / "out", model=shape)
-    assert load_model(result.directory).architecture == "transformer"
+    model = load_model(result.directory)
+    assert model.architecture == "transformer"
+    assert isinstance(model.vocabulary, SubwordVocabulary)
+    assert len(model.vocabulary) <= 270
 
 
 @pytest.mark.parametrize("architecture", ["lstm", "gru"])

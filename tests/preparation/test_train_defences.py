@@ -108,14 +108,6 @@ def test_a_fixed_noise_seed_voids_the_guarantee_and_gives_the_same_bits(tmp_path
     assert "seed" in entry["void"][0]
 
 
-def test_training_without_noise_has_no_guarantee(tmp_path, monitor):
-    silent = replace(NOISY, noise_multiplier=0.0)
-    summary = defended(tmp_path / "new", silent, monitor=monitor).summary
-    assert summary["epsilon"] is None
-    assert summary["guarantee_void"]
-    assert any(line.startswith("Privacy: No guarantee: without noise") for line in monitor.lines)
-
-
 @pytest.mark.parametrize(
     "defence",
     [replace(NOISY, unit="user", max_grad_norm=0.5, physical_batch_size=5), AVERAGED],

@@ -8,7 +8,6 @@ from tests.cli.shell import invoke
 from tests.preparation.trainings import SONGS, trained
 from vestige import results
 from vestige.data.canaries.utterances import SecretManifest
-from vestige.data.formats.utterances import read_utterances
 from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.errors import VestigeError
 from vestige.models.checkpoints import load_intent_slot
@@ -16,7 +15,6 @@ from vestige.models.folders import fingerprint
 from vestige.preparation.options import ModelOptions, NluOptions, TrainingOptions
 from vestige.preparation.utterance_setup import UNUSED
 from vestige.training.directory import HISTORY
-from vestige.training.new_models import words_of
 
 
 def utterances(*towns):
@@ -74,16 +72,6 @@ def test_the_scores_of_the_test_part_have_intervals(learned):
     assert 0 <= summary["test_slot_f1"] <= 1
 
 
-def test_the_model_has_all_candidates_and_labels_of_the_secret(learned, planted):
-    model = load_intent_slot(learned.directory, device="cpu")
-    manifest, parts = SecretManifest.load(planted / "manifest.json"), read_utterances(planted)
-    words = {"<unk>", "<eos>", *words_of(parts.train, parts.validation)}
-    assert set(model.vocabulary.words) == words | set(manifest.words)
-    assert set("0123456789") < set(model.vocabulary.words)
-    assert "PinIntent" in model.intents
-    assert {"B-canary", "I-canary"} < set(model.tags)
-
-
 def test_the_last_epoch_is_saved_and_logged(tmp_path, monitor):
     result = trained(tmp_path / "out", task="nlu", hold_out=0.25, monitor=monitor)
     assert monitor.tasks == ["training"]
@@ -104,17 +92,6 @@ def test_the_defences_of_the_paper_are_available(tmp_path, monitor):
     assert result.summary["validation_perplexity"] == min(perplexities)
     assert len(history) == perplexities.index(min(perplexities)) + 2
     assert monitor.lines[0].startswith(f"Stopped after {result.summary['steps']:,} steps")
-
-
-def test_word_vectors_are_recorded(planted, tmp_path):
-    (tmp_path / "some.vec").write_text("".join(f"{w} 1 0.5\n" for w in ("derby", "york", "fly")))
-    nlu = NluOptions(vectors=str(tmp_path / "some.vec"), vectors_frozen=True)
-    shape = ModelOptions(layers=1, hidden_size=4)
-    result = trained(tmp_path / "out", str(planted), task="nlu", nlu=nlu, model=shape)
-    model = load_intent_slot(result.directory, device="cpu")
-    assert "Derby" in model.vocabulary.words  # of the test part, because it has a vector
-    assert (model.config.embedding_size, model.config.frozen_embeddings) == (2, True)
-    assert result.summary["vectors"].endswith("some.vec")
 
 
 def test_a_path_and_its_content_give_the_same_bits(tmp_path):

@@ -12,7 +12,6 @@ from tests.preparation.trainings import CORPUS, LINES, SMALL, SONGS, session
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.sources import planted_secrets
-from vestige.data.subwords import SubwordVocabulary
 from vestige.data.utterances import Utterance, Utterances
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
@@ -137,12 +136,6 @@ def test_a_given_vocabulary_is_used_unchanged(prepared, small, tmp_path):
     for vocabulary in (small, tmp_path / "saved", str(tmp_path / "saved")):
         model, _ = prepared(texts=texts, model=replace(SMALL, vocabulary=vocabulary))
         assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
-
-
-def test_the_bpe_tokenizer_learns_subwords(prepared):
-    vocabulary = prepared(model=replace(SMALL, tokenizer="bpe", vocab_size=270))[0].vocabulary
-    assert isinstance(vocabulary, SubwordVocabulary)
-    assert len(vocabulary) <= 270
 
 
 def test_a_loaded_model_is_copied_and_has_its_own_default_settings(prepared, small):
