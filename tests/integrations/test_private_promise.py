@@ -9,85 +9,84 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import EarlyStoppingCallback, GPT2LMHeadModel, Trainer, TrainerCallback
 
 import vestige
-from tests.integrations.worlds import TEXTS as PROTECTED
-from tests.integrations.worlds import Steps, dropping, private, seeded
+from tests.integrations.worlds import TEXTS, Steps, gpt2, private_trainer, seeded
 from vestige.errors import DataError, TrainingError
 
 CLIP = 0.5
+OTHERS = ["a text of nobody", "another one"]
+PRIVATE = vestige.DPSGD(epsilon=8.0, accountant="rdp")
+each_kind = pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
 
 
-def clipped_sum(place: Path, rows: int, side: str = "right", base=None, **settings) -> torch.Tensor:
-    """The noiseless sum of clipped gradients of the first rows, each of which is in the lot."""
+def clipped_sum(directory: Path, rows: int, *, side: str = "right", base=None) -> torch.Tensor:
+    """The sum of clipped gradients of the first rows, all in one lot, without noise."""
     steps = Steps()
     privacy = seeded(noise_multiplier=0.0, max_grad_norm=CLIP, physical_batch_size=rows)
-    own = private(
-        place, privacy, steps, steps=1, rows=rows, lora=False, base=base or dropping(),
-        texts=(TEXTS[:rows], None), **settings,
+    texts = ["the cat " * (1 + row % 4) + f"of {row}" for row in range(rows)]
+    trainer = private_trainer(
+        directory, privacy, steps, steps=1, rows=rows, lora=False, base=base or gpt2(layers=2),
+        texts=(texts, None),
     )  # fmt: skip
-    own.processing_class.padding_side = side
-    own.train()
+    trainer.processing_class.padding_side = side
+    trainer.train()
     return rows * steps.first
-
-
-TEXTS = ["the cat " * (1 + place % 4) + f"of {place}" for place in range(65)]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("side", ["right", "left"])
 @pytest.mark.parametrize("rows", [9, 33, 65])
-def test_one_more_row_changes_the_clipped_sum_by_at_most_the_clipping_norm(tmp_path, rows, side):
-    """With torch's own masks it moves by 1.8 to 4.4 C, and by padding on the left as well."""
-    both = [clipped_sum(tmp_path / str(n), n, side) for n in (rows, rows - 1)]
-    assert (both[0] - both[1]).norm().item() == pytest.approx(CLIP, rel=1e-4)
+def test_an_additional_row_changes_the_clipped_sum_by_at_most_the_clipping_norm(
+    tmp_path, rows, side
+):
+    """Torch's own dropout masks depend on the other rows: the change would be 1.8 to 4.4 C."""
+    sums = [clipped_sum(tmp_path / str(n), n, side=side) for n in (rows, rows - 1)]
+    assert (sums[0] - sums[1]).norm().item() == pytest.approx(CLIP, rel=1e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing:FutureWarning")
 def test_recomputed_activations_have_the_same_dropout_masks(tmp_path):
     plain = clipped_sum(tmp_path / "plain", 9)
-    again = dropping()
-    again.gradient_checkpointing_enable({"use_reentrant": False})
-    eager = dropping(attn_implementation="eager")
-    for name, base in {"again": again, "eager": eager}.items():
-        found = clipped_sum(tmp_path / name, 9, base=base)
-        torch.testing.assert_close(found, plain, rtol=1e-4, atol=1e-5)
+    recomputing = gpt2(layers=2)
+    recomputing.gradient_checkpointing_enable({"use_reentrant": False})
+    eager = gpt2(layers=2, attn_implementation="eager")
+    for name, base in {"recomputing": recomputing, "eager": eager}.items():
+        result = clipped_sum(tmp_path / name, 9, base=base)
+        torch.testing.assert_close(result, plain, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow
 def test_dropout_masks_depend_on_the_secret_and_not_on_the_seed(tmp_path):
-    found = []
+    gradients = []
     for name, seed, secret in (("a", 0, 3), ("b", 1, 3), ("c", 0, 4)):
         steps = Steps()
         privacy = vestige.DPSGD(noise_multiplier=0.0, noise_seed_without_guarantee=secret)
-        own = private(
-            tmp_path / name, privacy, steps, steps=1, rows=60, lora=False, base=dropping(),
+        trainer = private_trainer(
+            tmp_path / name, privacy, steps, steps=1, rows=60, lora=False, base=gpt2(layers=2),
             seed=seed,
         )  # fmt: skip
-        own.train()
-        found.append(steps.first)
-    assert torch.equal(found[0], found[1])
-    assert not torch.allclose(found[0], found[2], rtol=1e-2)
+        trainer.train()
+        gradients.append(steps.first)
+    assert torch.equal(gradients[0], gradients[1])
+    assert not torch.allclose(gradients[0], gradients[2], rtol=1e-2)
 
 
-class Draws(torch.nn.Dropout):
-    """A dropout of its own."""
-
-    def forward(self, given):
-        return given * (torch.rand_like(given) > self.p) if self.training else given
+class CustomDropout(torch.nn.Dropout):
+    def forward(self, inputs):
+        return inputs * (torch.rand_like(inputs) > self.p) if self.training else inputs
 
 
 def test_other_randomness_than_dropout_is_refused(tmp_path):
-    own = private(tmp_path, vestige.DPSGD(epsilon=8.0), base=dropping())
-    own.model.base_model.model.transformer.drop = Draws(0.1)
+    trainer = private_trainer(tmp_path, PRIVATE, base=gpt2(layers=2))
+    trainer.model.base_model.model.transformer.drop = CustomDropout(0.1)
     with pytest.raises(TrainingError, match="uses randomness per row other"):
-        own.train()
+        trainer.train()
 
 
-def judging(place: Path, texts: list[str], *callbacks, **settings):
-    """A trainer that evaluates some texts after every two steps."""
+def evaluating(directory: Path, texts: list[str], *callbacks, privacy=PRIVATE, **settings):
+    """A private trainer that evaluates some texts after every two steps."""
     often = {"eval_strategy": "steps", "eval_steps": 2, "save_strategy": "steps", "save_steps": 2}
-    privacy = settings.pop("privacy", vestige.DPSGD(epsilon=8.0, accountant="rdp"))
-    return private(place, privacy, *callbacks, texts=(PROTECTED, texts), **often | settings)
+    return private_trainer(directory, privacy, *callbacks, texts=(TEXTS, texts), **often | settings)
 
 
 CHOICES = {
@@ -102,45 +101,45 @@ CHOICES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("choice", CHOICES)
 def test_choosing_by_protected_evaluation_rows_is_refused(tmp_path, choice):
-    stops = [EarlyStoppingCallback(2)] if choice == "EarlyStoppingCallback" else []
-    for name, texts in {"own": PROTECTED[:3], "other": ["a text of nobody", "another one"]}.items():
-        own = judging(tmp_path / name, texts, *stops, **CHOICES[choice])
-        if choice == "ReduceLROnPlateau":
-            own.create_optimizer()
-            own.lr_scheduler = ReduceLROnPlateau(own.optimizer)
-        if name == "own":
-            with pytest.raises(TrainingError, match=f"{re.escape(choice)} chooses .*3 of the 60 r"):
-                own.train()
-            assert not (tmp_path / name / "secret.key").exists()
-        elif choice == "load_best_model_at_end":
-            own.train()
-            assert any(
-                "2 documents were used without noise" in told for told in own.privacy_statement
-            )
+    callbacks = [EarlyStoppingCallback(2)] if choice == "EarlyStoppingCallback" else []
+    trainer = evaluating(tmp_path, TEXTS[:3], *callbacks, **CHOICES[choice])
+    if choice == "ReduceLROnPlateau":
+        trainer.create_optimizer()
+        trainer.lr_scheduler = ReduceLROnPlateau(trainer.optimizer)
+    with pytest.raises(TrainingError, match=f"{re.escape(choice)} chooses .*3 of the 60 r"):
+        trainer.train()
+    assert not (tmp_path / "secret.key").exists()
 
 
 @pytest.mark.slow
-def test_evaluation_without_a_choice_may_use_protected_rows(tmp_path):
-    own = judging(tmp_path, PROTECTED[:3])
-    own.train()
-    assert own.privacy_statement[0].startswith("ε = ")
-    assert not any("used without noise" in told for told in own.privacy_statement)
+@pytest.mark.parametrize(
+    ("texts", "settings", "stated"),
+    [(OTHERS, CHOICES["load_best_model_at_end"], True), (TEXTS[:3], {}, False)],
+    ids=["choice by other rows", "no choice"],
+)
+def test_rows_by_which_weights_are_chosen_are_stated(tmp_path, texts, settings, stated):
+    trainer = evaluating(tmp_path, texts, **settings)
+    trainer.train()
+    statement = trainer.privacy_statement
+    assert statement[0].startswith("ε = ")
+    assert any("2 documents were used without noise" in text for text in statement) == stated
+    assert any("used without noise" in text for text in statement) == stated
 
 
 def test_other_texts_of_protected_users_may_not_choose(tmp_path):
     privacy = vestige.DPSGD(epsilon=8.0, unit="user", accountant="rdp")
-    given = {"privacy": privacy, "user_column": "user", "rows": 2, "load_best_model_at_end": True}
-    own = judging(tmp_path, ["a text of nobody", "another one"], **given)
-    own.eval_dataset = own.eval_dataset.remove_columns("user")
+    options = {"user_column": "user", "rows": 2, "load_best_model_at_end": True}
+    trainer = evaluating(tmp_path, OTHERS, privacy=privacy, **options)
+    trainer.eval_dataset = trainer.eval_dataset.remove_columns("user")
     with pytest.raises(DataError, match="has no column user"):
-        own.train()
-    own.eval_dataset = own.eval_dataset.add_column("user", ["user 3", "nobody"])
+        trainer.train()
+    trainer.eval_dataset = trainer.eval_dataset.add_column("user", ["user 3", "nobody"])
     with pytest.raises(TrainingError, match="1 of the 11 users"):
-        own.train()
+        trainer.train()
 
 
-class Extends(TrainerCallback):
-    """Asks for more steps than were planned."""
+class MoreSteps(TrainerCallback):
+    """Sets more steps than were planned."""
 
     def on_step_end(self, args, state, control, **rest):
         state.max_steps = 10
@@ -149,55 +148,51 @@ class Extends(TrainerCallback):
 
 @pytest.mark.slow
 def test_steps_beyond_the_plan_are_refused(tmp_path):
-    own = private(tmp_path, vestige.DPSGD(epsilon=8.0, accountant="rdp"), Extends(), steps=6,
-                  num_train_epochs=5)  # fmt: skip
+    trainer = private_trainer(tmp_path, PRIVATE, MoreSteps(), steps=6, num_train_epochs=5)
     with pytest.raises(TrainingError, match=r"all 6 planned steps were taken.*Set `max_steps`"):
-        own.train()
-    assert own.state.global_step == 6
+        trainer.train()
+    assert trainer.state.global_step == 6
 
 
-def epsilon(own) -> float:
-    return float(re.search(r"ε = ([\d.]+)", own.privacy_statement[0])[1])
+def stated_epsilon(trainer) -> float:
+    return float(re.search(r"ε = ([\d.]+)", trainer.privacy_statement[0])[1])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
+@each_kind
 def test_a_second_training_states_the_joint_budget(tmp_path, lora):
-    privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
-    own = private(tmp_path / "one", privacy, lora=lora)
-    own.train()
-    once = epsilon(own)
-    own.train()
-    assert epsilon(own) > 1.2 * once
-    assert "of all trainings that read it" in own.privacy_statement[0]
-    base = own.model if lora is False else own.model.unload()
-    other = private(tmp_path / "two", privacy, base=base, lora=lora)
-    other.train()  # by another trainer; of an adapter, another adapter of the same model
-    assert epsilon(other) > 1.4 * once
-    assert [one.defence for one in other._private.earlier] == ["unknown", "dp-sgd", "dp-sgd"]
+    trainer = private_trainer(tmp_path / "one", PRIVATE, lora=lora)
+    trainer.train()
+    once = stated_epsilon(trainer)
+    trainer.train()
+    assert stated_epsilon(trainer) > 1.2 * once
+    assert "of all trainings that read it" in trainer.privacy_statement[0]
+    base = trainer.model if lora is False else trainer.model.unload()
+    other = private_trainer(tmp_path / "two", PRIVATE, base=base, lora=lora)
+    other.train()  # another trainer, and another adapter of the same model
+    assert stated_epsilon(other) > 1.4 * once
+    defences = [entry.defence for entry in other._private.earlier]
+    assert defences == ["unknown", "dp-sgd", "dp-sgd"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lora", [False, None], ids=["whole", "adapter"])
+@each_kind
 def test_a_model_with_an_unknown_training_has_no_guarantee(tmp_path, lora):
-    GPT2LMHeadModel(dropping().config).save_pretrained(tmp_path / "model")
-    privacy = vestige.DPSGD(epsilon=8.0, accountant="rdp")
+    gpt2(layers=2).save_pretrained(tmp_path / "model")
 
-    def read():
+    def load():
         return GPT2LMHeadModel.from_pretrained(tmp_path / "model")
 
-    def begun(base):
-        return private(tmp_path / "run", privacy, base=base, lora=lora)
+    def create(base):
+        return private_trainer(tmp_path / "run", PRIVATE, base=base, lora=lora)
 
-    def train_plainly(model):
-        data = {"train_dataset": own.train_dataset, "data_collator": own.data_collator}
-        Trainer(model, own.args, **data).train()
-
-    own, before = begun(read()), read()
-    own.train()
-    assert own.privacy_statement[0].startswith("ε = ")
-    train_plainly(own.model)
-    train_plainly(before)
-    for one in (own, begun(before)):
-        one.train()
-        assert one.privacy_statement[0].startswith("No guarantee: the model was trained after")
+    trainer, base = create(load()), load()
+    trainer.train()
+    assert trainer.privacy_statement[0].startswith("ε = ")
+    data = {"train_dataset": trainer.train_dataset, "data_collator": trainer.data_collator}
+    for model in (trainer.model, base):
+        Trainer(model, trainer.args, **data).train()
+    for continued in (trainer, create(base)):
+        continued.train()
+        statement = continued.privacy_statement[0]
+        assert statement.startswith("No guarantee: the model was trained after")
