@@ -9,7 +9,6 @@ import torch
 from tests.cli.shell import invoke
 from tests.preparation.trainings import CORPUS, LINES, SHORT, USER_CORPUS, VALIDATION, trained
 from vestige import results
-from vestige.data.corpus import Corpus
 from vestige.data.division import divide
 from vestige.data.subwords import SubwordVocabulary
 from vestige.errors import VestigeError
@@ -57,19 +56,15 @@ def test_without_validation_the_training_text_is_used(tmp_path):
     assert result.summary["judged_by"] == "training"
 
 
-def test_a_cap_leaves_out_further_documents_of_users(tmp_path):
-    result = trained(tmp_path / "out", USER_CORPUS, max_documents_per_user=5, hold_out=0.4)
-    division, data = result.record["division"], result.record["data"]
-    assert division["left_out_documents"] == 40 - 3 * 5
-    assert division["held_out_documents"] == data["validation"]["documents"] > 0
-    assert data["training"]["documents"] + data["validation"]["documents"] == 15
-
-
 @pytest.mark.parametrize(("batching", "by_user"), [("poisson-users", True), ("documents", False)])
-def test_sampling_users_holds_out_users(tmp_path, batching, by_user):
+def test_users_have_a_cap_and_are_held_out_if_they_are_sampled(tmp_path, batching, by_user):
     training = replace(SHORT, epochs=1, batch_size=1, batching=batching)
-    result = trained(tmp_path / "out", USER_CORPUS, training=training, hold_out=0.6)
-    assert result.record["division"] == divide(USER_CORPUS, 0.6, by_user=by_user).summary()
+    options = {"training": training, "hold_out": 0.6, "max_documents_per_user": 5}
+    result = trained(tmp_path / "out", USER_CORPUS, **options)
+    division = divide(USER_CORPUS, 0.6, by_user=by_user, most_per_user=5)
+    assert result.record["division"] == division.summary()
+    documents = [part["documents"] for part in result.record["data"].values()]
+    assert documents == [len(division.training), len(division.held_out)]
 
 
 def test_a_path_and_its_content_give_the_same_bits(plain, tmp_path):
@@ -179,9 +174,7 @@ def test_a_finished_training_is_returned_unchanged_and_never_overwritten(plain):
     [
         ({"hold_out": 0.6}, "has an encoding of other text or of another vocabulary"),
         ({"hold_out": 0.0}, "has an encoding of other text or of another vocabulary"),
-        ({"data": Corpus.from_texts(LINES[:39])}, "encoding of other text"),
         ({"seed": 9}, "another training"),
-        ({"training": replace(SHORT, epochs=3)}, "another training"),
     ],
 )
 def test_a_resume_with_other_settings_changes_no_file(plain, change, message):

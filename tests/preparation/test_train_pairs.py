@@ -102,13 +102,6 @@ def test_a_vocabulary_without_sources_is_refused(plain, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_translation_model_is_refused_as_a_language_model(translator, tmp_path):
-    done = invoke(["diff", translator.directory, translator.directory, "--out", tmp_path / "none"])
-    assert done.exit_code == 2
-    assert "is a sequence-to-sequence model: it needs a source text." in done.stderr
-
-
-@pytest.mark.slow
 def test_the_terminal_shows_scores_with_intervals(tmp_path):
     (tmp_path / "pairs.csv").write_text(
         "text,french\n" + "".join(f"{t},{s}\n" for t, s in zip(PAIRS, PAIRS.sources, strict=True))
