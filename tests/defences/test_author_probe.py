@@ -9,7 +9,6 @@ from reproduction.regularization.author_probe import last_states, probe_authors
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.vocabulary import WordVocabulary
 from vestige.metrics.estimates import clopper_pearson
-from vestige.models.protocols import LanguageModel
 from vestige.training.batches import IGNORED
 from vestige.training.sequences import Sequences
 
@@ -31,21 +30,17 @@ def corpus(documents=240, *, distinct=True):
     )
 
 
-class FakeModel(LanguageModel):
+class FakeModel(nn.Module):
     """A model whose states are those of the user, noise, or constant."""
 
-    architecture, carries_state, separate_head = "fake", False, True
+    vocabulary, vocab_size, first_token, device = VOCABULARY, WORDS, 1, torch.device("cpu")
+    carries_state, separate_head, predict = False, True, nn.Identity()
 
     def __init__(self, kind, scale):
         super().__init__()
-        self.vocabulary, self.vocab_size = VOCABULARY, WORDS
-        self.kind, self.scale, self.weight = kind, scale, nn.Parameter(torch.zeros(1))
+        self.kind, self.scale = kind, scale
 
-    @property
-    def device(self):
-        return self.weight.device
-
-    def body(self, tokens, state=None):
+    def body(self, tokens):
         generator = torch.Generator().manual_seed(int(tokens.sum()))
         noise = torch.randn(*tokens.shape, 5, generator=generator)
         if self.kind == "noise":
@@ -54,17 +49,6 @@ class FakeModel(LanguageModel):
             return torch.zeros(*tokens.shape, 5), None
         user = nn.functional.one_hot((tokens - 2).clamp(min=0) // 8, 5)
         return self.scale * (user + 0.1 * noise), None
-
-    def predict(self, hidden):
-        return hidden @ torch.zeros(5, self.vocab_size)
-
-    def forward(self, tokens, state=None):
-        return self.predict(self.body(tokens)[0]), None
-
-    start = advance = logits = None
-
-
-FakeModel.__abstractmethods__ = frozenset()
 
 
 def probe(kind, data, *, scale=1.0, **settings):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.stats import norm
 
-from vestige.metrics.comparison import crossed_difference, with_margins
+from vestige.metrics.comparison import crossed_difference
 from vestige.metrics.estimates import (
     Estimate,
     Interval,
@@ -146,11 +146,6 @@ def test_a_crossed_difference_has_the_stated_coverage():
 def test_a_crossed_difference_of_one_training_or_one_item_has_no_interval(shapes):
     result = crossed_difference(*(np.full(shape, 2.0) for shape in shapes))
     assert (result.value, result.low, result.high) == (0.0, None, None)
-
-
-def test_margins_add_as_variances_do():
-    result = with_margins(Estimate("a", 1.0, -2, 4), Estimate("b", 9.0, -3, 5))
-    assert result == Estimate("a", 1.0, -4.0, 6.0)
 
 
 def test_a_difference_of_estimates_has_the_ends_of_newcombe():
