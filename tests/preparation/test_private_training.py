@@ -14,6 +14,7 @@ from vestige import results
 from vestige.data.corpus import Corpus
 from vestige.data.division import hash_texts
 from vestige.defences.methods.private import DPSGD
+from vestige.errors import ModelError
 from vestige.preparation.options import ModelOptions, TrainingOptions
 from vestige.privacy.accounting import Mechanism, composed_epsilon
 
@@ -114,6 +115,13 @@ def test_the_guarantee_has_a_condition_if_the_text_of_an_ancestor_is_unknown(roo
     assert "trained on is unknown. For a document that it used, there is no guarantee" in start
     assert "The text of the vocabulary is unknown" in start
     assert result.summary["vocabulary_made_of"] == "unknown"
+
+
+def test_a_model_with_a_damaged_ledger_is_refused(root, tmp_path):
+    folder = shutil.copytree(root / "public" / "model", tmp_path / "model")
+    (folder / "privacy.json").write_text("{}")
+    with pytest.raises(ModelError, match=r"privacy\.json is not a privacy ledger"):
+        train(tmp_path / "new", from_=folder)
 
 
 def test_a_private_vocabulary_is_refused_with_a_remedy(root, tmp_path):
