@@ -1,12 +1,5 @@
-"""The tiny documents and models of the private trainings' tests."""
+"""The small documents and models of the tests of private trainings."""
 
-from tests.privacy.conftest import (
-    _one_thread,
-    plain_but_private,
-    table,
-    tiny_batch,
-    tiny_data,
-    tiny_model,
-)
+from tests.privacy.conftest import _one_thread, table, tiny_batch, tiny_data, tiny_model
 
-__all__ = ["_one_thread", "plain_but_private", "table", "tiny_batch", "tiny_data", "tiny_model"]
+__all__ = ["_one_thread", "table", "tiny_batch", "tiny_data", "tiny_model"]

@@ -1,4 +1,4 @@
-"""Defences by name: found in their files and elsewhere, and recorded so that they can be made."""
+"""Defences by name: their registry, their records and their default batches."""
 
 import importlib.metadata
 import json
@@ -25,16 +25,16 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_defence_is_a_frozen_class_whose_record_makes_it_again(name):
-    assert defences()[name] is NAMES[name]
-    defence = NAMES[name](**({"noise_multiplier": 1.0} if name.startswith("dp") else {}))
+@pytest.mark.parametrize(("name", "cls"), NAMES.items())
+def test_a_defence_is_made_again_from_its_record(name, cls):
+    assert defences()[name] is cls
+    defence = cls(**({"noise_multiplier": 1.0} if name.startswith("dp") else {}))
     assert isinstance(defence, Defence)
     assert is_dataclass(defence)
     assert hash(defence) == hash(replace(defence))
-    kept = json.loads(json.dumps(settings_of(defence)))
-    assert kept.pop("name") == name
-    assert NAMES[name](**kept) == defence
+    record = json.loads(json.dumps(settings_of(defence)))
+    assert record.pop("name") == name
+    assert cls(**record) == defence
 
 
 def test_no_defence_changes_nothing(tiny_model, tiny_data):
@@ -44,7 +44,7 @@ def test_no_defence_changes_nothing(tiny_model, tiny_data):
     assert settings_of(NoDefence()) == {"name": "none"}
 
 
-THEIRS = '''
+PLUGIN = '''
     from dataclasses import dataclass
     from typing import ClassVar
 
@@ -56,15 +56,15 @@ THEIRS = '''
         """Half of every gradient.
 
         Attributes:
-            share: Share of the gradient that is kept.
-            begin: Steps at the beginning that are left alone.
+            share: Factor of the gradient.
+            begin: First step with the defence.
         """
 
         name: ClassVar[str] = "halved"
         begin: int
         share: float = 0.5
 
-        def suited(self, config, given=None):
+        def suited(self, config, options=None):
             return config
 
         def step(self, model, data, config):
@@ -73,19 +73,21 @@ THEIRS = '''
             plain = plain_step(max_grad_norm=config.max_grad_norm)
 
             def halved(model, batch, state):
-                found = plain(model, batch, state)
+                result = plain(model, batch, state)
                 for parameter in model.parameters():
                     parameter.grad *= self.share
-                return found
+                return result
 
             return halved
 '''
 
 
-def test_another_package_adds_one_by_an_entry_point(tmp_path, monkeypatch, tiny_model, tiny_data):
-    (tmp_path / "their_defence.py").write_text(textwrap.dedent(THEIRS))
+def test_another_package_adds_a_defence_by_an_entry_point(
+    tmp_path, monkeypatch, tiny_model, tiny_data
+):
+    (tmp_path / "plugin_defence.py").write_text(textwrap.dedent(PLUGIN))
     monkeypatch.syspath_prepend(tmp_path)
-    point = importlib.metadata.EntryPoint("halved", "their_defence", "vestige.defences")
+    point = importlib.metadata.EntryPoint("halved", "plugin_defence", "vestige.defences")
     monkeypatch.setattr(
         importlib.metadata, "entry_points", lambda group: [point] if "defences" in group else []
     )
@@ -99,17 +101,12 @@ def test_another_package_adds_one_by_an_entry_point(tmp_path, monkeypatch, tiny_
     with pytest.raises(ValueError, match="`defence` halved needs `begin`"):
         defence_options.as_defence(options(defence="halved"))
     parameter = options.__dataclass_fields__["share"].type.__metadata__[-1]
-    assert parameter.help == "halved: Share of the gradient that is kept. [0.5]"
+    assert parameter.help == "halved: Factor of the gradient. [0.5]"
 
     model, data, config = tiny_model(), tiny_data(), TrainingConfig(seed=0, epochs=1)
     history = train(model, data, config=config, step=defence.step(model, data, config))
     assert history.epochs[-1].step > 0
     assert settings_of(defence) == {"name": "halved", "share": 0.25, "begin": 3}
-
-
-def test_a_name_is_registered_once():
-    with pytest.raises(ValueError, match="registered twice"):
-        DEFENCES.add("goldfish", Triplet)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +128,14 @@ def test_a_name_is_registered_once():
         (lambda: DPSGD(epsilon=8).noise, "noise_multiplier must be given for a step of dp-sgd"),
     ],
 )
-def test_values_that_make_no_sense_are_refused(make, message):
+def test_invalid_settings_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("cls", "unit"), [(DPSGD, "sequence"), (DPFedAvg, "user")])
-def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit):
+def test_a_plan_spends_almost_all_of_epsilon(tiny_data, cls, unit):
     data, config = tiny_data(), TrainingConfig(seed=0, epochs=2, batch_size=2, sequence_length=8)
     config = cls(epsilon=4).suited(config)
     plan = cls(epsilon=4, accountant="rdp").planned(data, config)
@@ -158,7 +155,7 @@ def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit
 
 
 @pytest.mark.parametrize(
-    ("defence", "given", "wanted"),
+    ("defence", "options", "expected"),
     [
         (DPSGD(epsilon=8), {}, ("poisson", "adam", 1e-3)),
         (DPSGD(epsilon=8), {"learning_rate": 0.2}, ("poisson", "adam", 0.2)),
@@ -174,10 +171,10 @@ def test_a_plan_keeps_within_epsilon_and_says_what_is_spent(tiny_data, cls, unit
         (Goldfish(), {}, ("documents", "sgd", 20.0)),
     ],
 )
-def test_a_stream_becomes_the_training_that_suits(defence, given, wanted):
+def test_a_defence_determines_default_batches_and_optimizer(defence, options, expected):
     config = TrainingConfig(seed=0, optimizer="sgd", learning_rate=20.0)
-    found = defence.suited(config, given)
-    assert (found.batching, found.optimizer, found.learning_rate) == wanted
+    result = defence.suited(config, options)
+    assert (result.batching, result.optimizer, result.learning_rate) == expected
 
 
 @pytest.mark.parametrize(
@@ -191,7 +188,7 @@ def test_a_stream_becomes_the_training_that_suits(defence, given, wanted):
         ),
     ],
 )
-def test_batches_that_were_asked_for_and_do_not_suit_are_refused(defence, batching, message):
+def test_batches_that_conflict_with_the_defence_are_refused(defence, batching, message):
     config = TrainingConfig(seed=0, batching=batching)
     with pytest.raises(ValueError, match=message):
         defence.suited(config, {"batching": batching})

@@ -11,32 +11,32 @@ from unittest.mock import patch
 
 from datasets import load_from_disk
 
-from tests.integrations.worlds import Steps, llama, private, seeded, trained, weights
+from tests.integrations.worlds import Steps, llama, private_trainer, seeded, trained, weights
 from vestige.integrations.leakage_callback import LeakageCallback
 from vestige.privacy.dp_sgd import NoisyStep
 
 
-def spread():
-    """This process's rank, and how a trainer shares its rows out."""
+def process_settings():
+    """The rank of this process, and settings that divide 8 rows among the processes."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
-    shared = {"rows": 8 // count, "ddp_backend": "gloo" if count > 1 else None}
-    return os.environ.get("RANK", "0"), shared
+    settings = {"rows": 8 // count, "ddp_backend": "gloo" if count > 1 else None}
+    return os.environ.get("RANK", "0"), settings
 
 
 def leakage(out: Path) -> None:
-    """Train beside `out`'s canaries, and write what was measured by this process."""
-    rank, shared = spread()
-    canaries, own = out.parent / "canaries", out / rank
-    own.mkdir(parents=True)
+    """Train on the canaries next to `out`, and write the measurements of this process."""
+    rank, settings = process_settings()
+    canaries, directory = out.parent / "canaries", out / rank
+    directory.mkdir(parents=True)
     callback = LeakageCallback(canaries, every=0.5, budget=math.inf, out=out / "run")
     data = load_from_disk(str(out.parent / "data")), canaries
-    _, told = trained(data, own, callback, steps=8, **shared)
-    told = [logs["vestige/exposure"] for logs in told if "vestige/exposure" in logs]
-    moments = [
+    _, logs = trained(data, directory, callback, steps=8, **settings)
+    logged = [entry["vestige/exposure"] for entry in logs if "vestige/exposure" in entry]
+    measured = [
         [snapshot.step, snapshot.exposure.figures()["exposure_planted"]]
         for snapshot in callback.snapshots
     ]
-    (own / "told.json").write_text(json.dumps([moments, told]))
+    (directory / "measured.json").write_text(json.dumps([measured, logged]))
 
 
 def private_adapter(out: Path) -> None:
@@ -44,43 +44,43 @@ def private_adapter(out: Path) -> None:
 
 
 def private_whole(out: Path) -> None:
-    """All of a small Llama."""
+    """All weights of a small Llama."""
     _private(out, max_grad_norm=0.5, lora=False, base=llama())
 
 
-def _private(out: Path, *, lora=None, base=None, **settings) -> None:
-    """Write the weights of this process, its gradients, and its norms step by step."""
-    rank, shared = spread()
+def _private(out: Path, *, lora=None, base=None, **privacy) -> None:
+    """Write weights, gradients and norms of this process."""
+    rank, settings = process_settings()
     steps, norms, end = Steps(), [], NoisyStep.end
 
-    def watched(own, found):
-        norms.append(found.tolist())
-        end(own, found)
+    def recorded(step, squares):
+        norms.append(squares.tolist())
+        end(step, squares)
 
-    privacy = seeded(noise_multiplier=0.5, **settings)
-    own = private(out / "trainer", privacy, steps, lora=lora, base=base, **shared)
-    with patch.object(NoisyStep, "end", watched):
-        own.train()
-    kept = {"weights": _flat(weights(own.model)), "norms": norms}
-    kept["gradients"] = [_flat(each) for each in steps.gradients]
-    (out / f"{rank}.json").write_text(json.dumps(kept))
+    noise = seeded(noise_multiplier=0.5, **privacy)
+    trainer = private_trainer(out / "trainer", noise, steps, lora=lora, base=base, **settings)
+    with patch.object(NoisyStep, "end", recorded):
+        trainer.train()
+    gradients = [_flat(step) for step in steps.gradients]
+    result = {"weights": _flat(weights(trainer.model)), "norms": norms, "gradients": gradients}
+    (out / f"{rank}.json").write_text(json.dumps(result))
 
 
 def private_few(out: Path) -> None:
-    """A lot of one row or two, so that a process may have none."""
+    """Lots of one row or two, so that a process may have none."""
     privacy, counts = seeded(noise_multiplier=0.5, max_grad_norm=0.5), []
-    own = private(out / "trainer", privacy, rows=1, steps=4, ddp_backend="gloo")
-    batch = type(own._rows).batch
+    trainer = private_trainer(out / "trainer", privacy, rows=1, steps=4, ddp_backend="gloo")
+    batch = type(trainer._rows).batch
 
-    def watched(*args):
-        found = batch(*args)
-        counts.append(len(found[0]))
-        return found
+    def recorded(*args):
+        result = batch(*args)
+        counts.append(len(result[0]))
+        return result
 
-    with patch.object(type(own._rows), "batch", watched):
-        own.train()
-    kept = {"weights": _flat(weights(own.model)), "counts": counts}
-    (out / f"{os.environ['RANK']}.json").write_text(json.dumps(kept))
+    with patch.object(type(trainer._rows), "batch", recorded):
+        trainer.train()
+    result = {"weights": _flat(weights(trainer.model)), "counts": counts}
+    (out / f"{os.environ['RANK']}.json").write_text(json.dumps(result))
 
 
 def _flat(tensors) -> list[float]:
@@ -88,9 +88,9 @@ def _flat(tensors) -> list[float]:
 
 
 def in_ranks(count, work) -> None:
-    """What a launcher such as torchrun does, from a process in which everything is imported.
+    """Do what torchrun does by forks, so that each process need not import everything again.
 
-    Each fork of this process has its rank in the environment. RuntimeError: one of them failed.
+    Each fork has its rank in the environment. RuntimeError: one of them failed.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -102,7 +102,7 @@ def in_ranks(count, work) -> None:
     ]
     codes = [os.waitpid(child, 0)[1] for child in children]
     if any(codes):
-        raise RuntimeError(f"the ranks left with {codes}")
+        raise RuntimeError(f"exit codes of the ranks: {codes}")
 
 
 def _forked(work, environment) -> int:
@@ -118,7 +118,7 @@ def _forked(work, environment) -> int:
         os._exit(1)
 
 
-WORK = {one.__name__: one for one in (leakage, private_adapter, private_whole, private_few)}
+WORK = {work.__name__: work for work in (leakage, private_adapter, private_whole, private_few)}
 
 if __name__ == "__main__":
     in_ranks(2, lambda: WORK[sys.argv[1]](Path(sys.argv[2])))

@@ -1,4 +1,4 @@
-"""The examples run, with few lines of Vestige."""
+"""The examples run, with four lines of Vestige in each."""
 
 import json
 import math
@@ -29,19 +29,18 @@ def code_of(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", ["trainer.py", "sft_chat.py", "trainer.ipynb"])
-def test_four_lines_measure(name):
-    """Without the lines that are ours, a script is one that trains."""
+def test_an_example_without_its_four_marked_lines_is_a_training(name):
     lines = code_of(name).splitlines()
-    ours = [line for line in lines if line.endswith("# vestige")]
-    assert len(ours) == 4
-    theirs = "\n".join(line for line in lines if line not in ours)
-    compile(theirs, name, "exec")
-    assert "LeakageCallback" not in theirs
-    assert "plant(" not in theirs
+    remaining = [line for line in lines if not line.endswith("# vestige")]
+    assert len(lines) - len(remaining) == 4
+    code = "\n".join(remaining)
+    compile(code, name, "exec")
+    assert "LeakageCallback" not in code
+    assert "plant(" not in code
 
 
 @pytest.fixture
-def given(tmp_path):
+def inputs(tmp_path):
     """A small model, and texts."""
     words = tokenizer()
     sizes = {"n_positions": 64, "n_embd": 16, "n_layer": 1, "n_head": 2}
@@ -53,25 +52,26 @@ def given(tmp_path):
     return tmp_path / "m", tmp_path / "texts.jsonl"
 
 
-@pytest.mark.slow
-def test_the_script_for_trainer_trains_and_measures(given, tmp_path):
-    out = ["--out", tmp_path / "out", "--epochs", "0.2"]
-    words = [sys.executable, EXAMPLES / "trainer.py", *given, *out]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+def run(*words, **environment):
+    command = [sys.executable, *words]
+    env = os.environ | environment
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
-    found = load(tmp_path / "out" / "leakage" / "exposure")
-    model, canaries = tmp_path / "out" / "model", tmp_path / "out" / "canaries"
-    again = vestige.exposure(model, canaries, references=256)
-    measured = found.summary["exposure_planted"]
-    assert math.isclose(measured, again.summary["exposure_planted"], abs_tol=1e-6)
-    assert (tmp_path / "out" / "leakage" / "page.html").is_file()
 
 
 @pytest.mark.slow
-def test_the_notebook_trains_and_measures(given, tmp_path):
+def test_the_script_trains_and_measures(inputs, tmp_path):
+    out = tmp_path / "out"
+    run(EXAMPLES / "trainer.py", *inputs, "--out", out, "--epochs", "0.2")
+    measured = load(out / "leakage" / "exposure").summary["exposure_planted"]
+    audited = vestige.exposure(out / "model", out / "canaries", references=256)
+    assert math.isclose(measured, audited.summary["exposure_planted"], abs_tol=1e-6)
+    assert (out / "leakage" / "page.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_notebook_trains_and_measures(inputs, tmp_path):
     (tmp_path / "notebook.py").write_text(code_of("trainer.ipynb"))
-    told = {"MODEL": str(given[0]), "TEXTS": str(given[1]), "OUT": str(tmp_path / "out")}
-    words = [sys.executable, tmp_path / "notebook.py"]
-    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | told, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    model, texts = map(str, inputs)
+    run(tmp_path / "notebook.py", MODEL=model, TEXTS=texts, OUT=str(tmp_path / "out"))
     assert load(tmp_path / "out" / "leakage" / "exposure").summary["exposure_planted"] > 0

@@ -25,69 +25,76 @@ TEMPLATE = (
     "{{ m['content'] }}{% endgeneration %}{% else %}{{ m['role'] + '\n' + m['content'] }}"
     "{% endif %}{{ '\n' }}{% endfor %}{% if add_generation_prompt %}{{ 'assistant\n' }}{% endif %}"
 )
+CANARIES = {"coin_flip": 6, "copies": 2, "length": 3}
 
 
-def world(side):
-    """A Llama, whose attention knows distances and no places, and its tokenizer."""
+@pytest.fixture(params=["left", "right"])
+def model_and_tokenizer(request):
+    """A Llama, which has relative positions, and a tokenizer that pads on one side."""
     words = tokenizer()
-    words.padding_side, words.chat_template = side, TEMPLATE
+    words.padding_side, words.chat_template = request.param, TEMPLATE
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1}
     ends = {"bos_token_id": 0, "eos_token_id": 0, "pad_token_id": 0, "num_attention_heads": 2}
     return LlamaForCausalLM(LlamaConfig(vocab_size=300, **sizes, **ends)).eval(), words
 
 
-def nats(model, collate, row, longer, tmp_path):
-    """The trainer's loss of a row beside a longer one that is masked, summed over its targets."""
-    args = TrainingArguments(tmp_path, use_cpu=True, report_to=[])
-    trainer = Trainer(model, args, data_collator=collate)
-    batch = collate([row, longer])
-    assert batch["attention_mask"][0].sum() < batch["attention_mask"].shape[1]  # it is padded
+def check_score(score, model, collator, ids, directory, labels=None):
+    """Compare a score in bits with the trainer's loss of a row that is padded to a longer one."""
+    rows = [{"input_ids": row, "attention_mask": [1] * len(row)} for row in (ids, ids * 3)]
+    if labels is not None:
+        rows[0]["labels"], rows[1]["labels"] = labels, ids * 3
+    trainer = Trainer(
+        model,
+        TrainingArguments(directory, use_cpu=True, report_to=[]),
+        data_collator=collator,
+    )
+    batch = collator(rows)
+    assert batch["attention_mask"][0].sum() < batch["attention_mask"].shape[1]
     batch["labels"][1] = -100
     with torch.no_grad():
         loss = trainer.compute_loss(model, batch)
-    return loss.item() * (batch["labels"][0, 1:] != -100).sum().item()
+    nats = loss.item() * (batch["labels"][0, 1:] != -100).sum().item()
+    assert score * math.log(2) == pytest.approx(nats, rel=1e-4)
 
 
-def asked(out, model, words):
-    """(canary, its log-perplexity in nats) as the callback asks."""
-    own = SimpleNamespace(model=model, processing_class=words, args=None)
-    found = TrainerAudit(own, out, references=100, seed=0).measure(None, last=False)[0]
-    own = Manifest.load(out / "manifest.json").canaries
-    pairs = zip(own, found.exposure.canaries, strict=True)
-    return [(one, told["log_perplexity"] * math.log(2)) for one, told in pairs if one.planted]
+def scores_of(out, model, words):
+    """(position in the manifest, log-perplexity) of each planted canary, as the callback scores."""
+    trainer = SimpleNamespace(model=model, processing_class=words, args=None)
+    audit = TrainerAudit(trainer, out, references=100, seed=0)
+    canaries = audit.measure(None, last=False)[0].exposure.canaries
+    planted = Manifest.load(out / "manifest.json").canaries
+    return [
+        (number, row["log_perplexity"])
+        for number, (canary, row) in enumerate(zip(planted, canaries, strict=True))
+        if canary.planted
+    ]
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_the_score_of_a_text_is_the_loss_of_its_row(tmp_path, side):
-    model, words = world(side)
-    plant(DATA, out=tmp_path / "c", coin_flip=6, copies=2, length=3)
-    collate = DataCollatorForLanguageModeling(words, mlm=False)
-    for canary, score in asked(tmp_path / "c", model, words):
-        ids = [words.bos_token_id or 0, *words(canary.phrase)["input_ids"]]
-        # The first token of a text stands behind what every text begins with; it is no padding.
-        row = {"input_ids": ids, "attention_mask": [1] * len(ids)}
-        longer = {"input_ids": ids * 3, "attention_mask": [1] * len(ids) * 3}
-        assert nats(model, collate, row, longer, tmp_path) == pytest.approx(score, rel=1e-4)
+def test_the_score_of_a_text_is_the_loss_of_its_row(tmp_path, model_and_tokenizer):
+    model, words = model_and_tokenizer
+    plant(DATA, out=tmp_path / "c", **CANARIES)
+    canaries = Manifest.load(tmp_path / "c" / "manifest.json").canaries
+    collator = DataCollatorForLanguageModeling(words, mlm=False)
+    for number, score in scores_of(tmp_path / "c", model, words):
+        ids = [words.bos_token_id or 0, *words(canaries[number].phrase)["input_ids"]]
+        check_score(score, model, collator, ids, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_the_score_of_an_answer_is_the_loss_with_a_masked_prompt(tmp_path, side):
-    """Losses of answers alone, by the mask of the template, as TRL's assistant_only_loss."""
-    model, words = world(side)
-    data = Dataset.from_dict({"messages": CHATS})
-    planted = plant(data, out=tmp_path / "c", coin_flip=6, copies=2, length=3)
-    sealed = Manifest.load(tmp_path / "c" / "manifest.json")
-    collate = DataCollatorForSeq2Seq(words)
-    for canary, score in asked(tmp_path / "c", model, words):
-        place = sealed.positions[sealed.canaries.index(canary)][0]
-        told = words.apply_chat_template(
-            planted[place]["messages"], return_dict=True, return_assistant_tokens_mask=True
+def test_the_score_of_an_answer_is_the_loss_with_a_masked_prompt(tmp_path, model_and_tokenizer):
+    """With the mask of the template, as with TRL's assistant_only_loss."""
+    model, words = model_and_tokenizer
+    planted = plant(Dataset.from_dict({"messages": CHATS}), out=tmp_path / "c", **CANARIES)
+    positions = Manifest.load(tmp_path / "c" / "manifest.json").positions
+    collator = DataCollatorForSeq2Seq(words)
+    for number, score in scores_of(tmp_path / "c", model, words):
+        encoding = words.apply_chat_template(
+            planted[positions[number][0]]["messages"],
+            return_dict=True,
+            return_assistant_tokens_mask=True,
         )
-        ids, answers = told["input_ids"], told["assistant_masks"]
+        ids, answers = encoding["input_ids"], encoding["assistant_masks"]
         assert 0 < sum(answers) < len(ids)
-        labels = [token if kept else -100 for token, kept in zip(ids, answers, strict=True)]
-        row = {"input_ids": ids, "labels": labels, "attention_mask": [1] * len(ids)}
-        longer = {"input_ids": ids * 3, "labels": ids * 3, "attention_mask": [1] * len(ids) * 3}
-        assert nats(model, collate, row, longer, tmp_path) == pytest.approx(score, rel=1e-4)
+        labels = [token if answer else -100 for token, answer in zip(ids, answers, strict=True)]
+        check_score(score, model, collator, ids, tmp_path, labels)

@@ -8,30 +8,23 @@ import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 
-from tests.integrations.worlds import DATA, trained
+from tests.integrations.worlds import trained
 from vestige import results
 from vestige.claims import UNDECIDED, Claim
 from vestige.errors import VestigeError
 from vestige.integrations.leakage_callback import LeakageCallback
-from vestige.integrations.planting import plant
 from vestige.integrations.trainer_audit import BASELINE, Baseline
 
-ASKED = {"every": 1.0, "budget": math.inf, "references": 100}
+SETTINGS = {"every": 1.0, "budget": math.inf, "references": 100}
 
 
-@pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    out = tmp_path_factory.mktemp("planted") / "canaries"
-    return plant(DATA, out=out, coin_flip=8, copies=4, length=4), out
-
-
-def different(callback):
-    """Whether each measurement differs from the one before the training."""
+def check_states(callback):
+    """For each measurement, the check that scores differ from those before the training."""
     return [snapshot.exposure.checks[-1].state for snapshot in callback.snapshots]
 
 
-def forgotten(model):
-    """An adapter that the optimizer does not know: its B stays zero."""
+def untrained_adapter(model):
+    """An adapter that is not in the optimizer: its B remains zero."""
     lora = LoraConfig(r=2, target_modules=["c_attn"], fan_in_fan_out=True, task_type="CAUSAL_LM")
     adapted = get_peft_model(model, lora)
     return adapted, torch.optim.AdamW([torch.nn.Parameter(torch.zeros(1))])
@@ -47,35 +40,36 @@ def test_a_training_without_changes_is_undecided(
     planted, tmp_path, monkeypatch, caplog, settings, bf16
 ):
     monkeypatch.chdir(tmp_path)
-    callback = LeakageCallback(planted[1], **ASKED, **settings)
-    told = "could not be measured: .*The adapter changes nothing"
+    callback = LeakageCallback(planted[1], **SETTINGS, **settings)
+    message = "could not be measured: .*The adapter changes nothing"
     fails = "fail_above" in settings
-    with pytest.raises(VestigeError, match=told) if fails else nullcontext():
-        trained(planted, tmp_path, callback, steps=2, bf16=bf16, prepare=forgotten)
-    assert fails or re.search(told, caplog.text)
+    with pytest.raises(VestigeError, match=message) if fails else nullcontext():
+        trained(planted, tmp_path, callback, steps=2, bf16=bf16, prepare=untrained_adapter)
+    assert fails or re.search(message, caplog.text)
     assert callback.result.claim.verdict == UNDECIDED
     if "out" in settings:
         for kind in ("training", "exposure", "completion"):
             run = results.load(tmp_path / "run" / kind)
             assert Claim.from_summary(run.summary).verdict == UNDECIDED
-    assert different(callback) == ["failed", "failed"]
+    assert check_states(callback) == ["failed", "failed"]
 
 
 @pytest.mark.slow
-def test_one_step_passes_the_check(planted, tmp_path):
-    callback = LeakageCallback(planted[1], **ASKED, out=tmp_path / "run")
+def test_a_learning_rate_of_zero_is_undecided(planted, tmp_path):
+    callback = LeakageCallback(planted[1], every=1.0, fail_above={"exposure": 3.0})
+    with pytest.raises(VestigeError, match="The canaries have the scores that they had before"):
+        trained(planted, tmp_path, callback, steps=2, learning_rate=0.0)
+
+
+@pytest.mark.slow
+def test_one_step_passes_the_check_and_the_baseline_is_saved(planted, tmp_path):
+    callback = LeakageCallback(planted[1], **SETTINGS, out=tmp_path / "run")
     trained(planted, tmp_path, callback, steps=1)
-    assert different(callback) == ["failed", "passed"]
+    assert check_states(callback) == ["failed", "passed"]
     assert (tmp_path / "run" / "exposure").is_dir()
-
-
-@pytest.mark.slow
-def test_the_baseline_is_saved_and_loaded(planted, tmp_path):
-    callback = LeakageCallback(planted[1], **ASKED)
-    trained(planted, tmp_path, callback, steps=1)
-    kept = Baseline.load(tmp_path / "trainer" / BASELINE)
-    first = [canary["log_perplexity"] for canary in callback.snapshots[0].exposure.canaries]
-    assert kept.answers == first
+    saved = Baseline.load(tmp_path / "trainer" / BASELINE)
+    canaries = callback.snapshots[0].exposure.canaries
+    assert saved.answers == [canary["log_perplexity"] for canary in canaries]
 
 
 def test_baseline_scores_are_compared_up_to_rounding():

@@ -13,8 +13,8 @@ from vestige.integrations.leakage_callback import LeakageCallback, require_whole
 
 
 @pytest.fixture
-def alone():
-    """One process of a group of one."""
+def mesh():
+    """A process group of one process."""
     torch.distributed.init_process_group(
         "gloo", rank=0, world_size=1, store=torch.distributed.HashStore()
     )
@@ -22,24 +22,29 @@ def alone():
     torch.distributed.destroy_process_group()
 
 
-def training(model, *, fsdp=False):
+def trainer(model, *, fsdp=False):
     return SimpleNamespace(model=model, is_fsdp_enabled=fsdp)
 
 
-def test_an_fsdp_model_is_refused_before_the_first_step(alone):
+def test_an_fsdp_model_is_refused_before_the_first_step(mesh):
     model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    require_whole(training(model))
-    fully_shard(model[0], mesh=alone)
+    require_whole(trainer(model))
+    fully_shard(model[0], mesh=mesh)
     with pytest.raises(VestigeError, match=r"processes by FSDP.*`vestige exposure MODEL"):
-        LeakageCallback("nowhere", training(model)).on_train_begin(None, None, None)
+        LeakageCallback("nowhere", trainer(model)).on_train_begin(None, None, None)
 
 
-def test_models_split_by_other_methods_are_refused():
+@pytest.mark.parametrize(
+    ("attribute", "message"),
+    [
+        (None, "by FSDP"),
+        ("ds_tensor", "DeepSpeed ZeRO 3"),
+        ("placements", "tensor parallelism"),
+    ],
+)
+def test_models_split_by_other_methods_are_refused(attribute, message):
     model = nn.Linear(2, 2)
-    with pytest.raises(VestigeError, match="by FSDP"):
-        require_whole(training(model, fsdp=True))
-    for name, told in (("ds_tensor", "DeepSpeed ZeRO 3"), ("placements", "tensor parallelism")):
-        model = nn.Linear(2, 2)
-        setattr(model.weight, name, ())
-        with pytest.raises(VestigeError, match=told):
-            require_whole(training(model))
+    if attribute is not None:
+        setattr(model.weight, attribute, ())
+    with pytest.raises(VestigeError, match=message):
+        require_whole(trainer(model, fsdp=attribute is None))

@@ -25,43 +25,35 @@ from vestige.integrations.private_trainer import PrivateTrainer
 
 TEXTS = sentences(60, seed=0)
 DATA = Dataset.from_dict({"text": TEXTS, "number": list(range(60))})
-USERS = [f"user {place % 11}" for place in range(60)]
-ASKED = [[{"role": "user", "content": text}] for text in TEXTS[::2]]
-ANSWERED = [[{"role": "assistant", "content": text}] for text in TEXTS[1::2]]
-CHATS = [asked + answered for asked, answered in zip(ASKED, ANSWERED, strict=True)]
+USERS = [f"user {row % 11}" for row in range(60)]
+QUESTIONS = [[{"role": "user", "content": text}] for text in TEXTS[::2]]
+ANSWERS = [[{"role": "assistant", "content": text}] for text in TEXTS[1::2]]
+CHATS = [question + answer for question, answer in zip(QUESTIONS, ANSWERS, strict=True)]
 LORA = {"r": 4, "target_modules": ["c_attn"], "task_type": "CAUSAL_LM", "fan_in_fan_out": True}
 QUIET = {"report_to": [], "use_cpu": True, "disable_tqdm": True, "seed": 0, "save_strategy": "no"}
 
 
 def tokenizer():
-    words = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
-    words.pad_token = words.eos_token
-    return words
+    tokenizer = SubwordVocabulary.train_bpe(Corpus.from_texts(TEXTS), size=300).tokenizer
+    tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
 
 
-def encoded(words, texts, **columns):
-    """The tokens of texts, each with its end."""
-    ids = words([text + words.eos_token for text in texts])["input_ids"]
+def encoded(tokenizer, texts, **columns):
+    """The tokens of texts, each with an end."""
+    ids = tokenizer([text + tokenizer.eos_token for text in texts])["input_ids"]
     return Dataset.from_dict({**columns, "input_ids": ids})
-
-
-# Models
 
 
 def gpt2(*, embedding=32, layers=1, dropout=0.1, **settings):
     torch.manual_seed(0)
     sizes = {"vocab_size": 300, "n_positions": 64, "n_embd": embedding, "n_layer": layers}
-    drops = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
-    return GPT2LMHeadModel(GPT2Config(**sizes, n_head=2, **drops, **settings))
-
-
-def dropping(**settings):
-    """A GPT-2 whose dropout is that of the paper, and whose gradients are all clipped."""
-    return gpt2(layers=2, **settings)
+    rates = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), dropout)
+    return GPT2LMHeadModel(GPT2Config(**sizes, n_head=2, **rates, **settings))
 
 
 def llama(**settings):
-    """A Llama of 28,000 weights, its embedding the head's weight."""
+    """A Llama of 28,000 weights with tied embeddings."""
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 2, "num_key_value_heads": 1, "tie_word_embeddings": True}
@@ -73,20 +65,17 @@ def weights(model):
     return [p.detach().clone() for p in model.parameters() if p.requires_grad]
 
 
-# Callbacks
-
-
 class Tracker(TrainerCallback):
-    """Keeps what a tracker is told."""
+    """Records what is logged."""
 
     def __init__(self):
-        self.told = []
+        self.logs = []
 
     def on_log(self, args, state, control, logs=None, **rest):
-        self.told.append(dict(logs))
+        self.logs.append(dict(logs))
 
 
-class Dies(TrainerCallback):
+class KillAfter(TrainerCallback):
     """Ends a training as `kill -9` does, after a step."""
 
     def __init__(self, step):
@@ -98,7 +87,7 @@ class Dies(TrainerCallback):
 
 
 class Steps(TrainerCallback):
-    """Keeps the gradients that the optimizer is about to take."""
+    """Records weights and gradients before each step of the optimizer."""
 
     def __init__(self):
         self.gradients, self.before = [], []
@@ -115,15 +104,12 @@ class Steps(TrainerCallback):
         return torch.cat([gradient.flatten() for gradient in self.gradients[0]])
 
 
-# Trainings
-
-
 def trained(
     planted, tmp_path, *callbacks, steps=40, rows=8, resumed=None, prepare=None, **settings
 ):
-    """A trainer after some steps on planted texts, and what a tracker was told.
+    """A trainer after some steps on planted texts, and what a tracker received.
 
-    `prepare` makes another model of the model, and its optimizer.
+    `prepare` returns a model to use instead, and its optimizer.
     """
     words, tracker, model = tokenizer(), Tracker(), gpt2(embedding=64)
     model, optimizer = (model, None) if prepare is None else prepare(model)
@@ -148,29 +134,29 @@ def trained(
             callback.trainer = trainer
         trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=resumed)
-    return trainer, tracker.told
+    return trainer, tracker.logs
 
 
 def seeded(**settings):
-    """Noise of a seed, so that two trainings can be compared."""
+    """DP-SGD with seeded noise, so that two trainings can be compared."""
     return vestige.DPSGD(noise_seed_without_guarantee=3, **settings)
 
 
-def private(
-    place: Path, privacy, *callbacks, rows=8, steps=6, lora=None, base=None, user_column=None,
+def private_trainer(
+    directory: Path, privacy, *callbacks, rows=8, steps=6, lora=None, base=None, user_column=None,
     texts=(TEXTS, None), **settings,
 ):  # fmt: skip
-    """A private trainer of an adapter on a small model, or with `lora=False` of all of it.
+    """A private trainer of an adapter on a small model, or with `lora=False` of the whole model.
 
-    `texts` are those that it learns, and those that it evaluates.
+    `texts`: those for training, and those for evaluation.
     """
     words = tokenizer()
 
-    def made(texts):
+    def data_set(texts):
         return encoded(words, texts, text=texts, user=(USERS * 2)[: len(texts)])
 
     args = TrainingArguments(
-        place,
+        directory,
         max_steps=steps,
         per_device_train_batch_size=rows,
         **QUIET | {"learning_rate": 1e-2, "logging_steps": 2} | settings,
@@ -180,8 +166,8 @@ def private(
         args,
         processing_class=words,
         callbacks=list(callbacks),
-        train_dataset=made(texts[0]),
-        eval_dataset=texts[1] and made(texts[1]),
+        train_dataset=data_set(texts[0]),
+        eval_dataset=texts[1] and data_set(texts[1]),
         data_collator=DataCollatorForLanguageModeling(words, mlm=False),
         privacy=privacy,
         user_column=user_column,

@@ -1,4 +1,4 @@
-"""The naive p-value is the algorithm that the paper lists in its appendix, a loop for a sum."""
+"""Lower bounds on epsilon: the paper's algorithm, jax_privacy, and simulated mechanisms."""
 
 import itertools
 import math
@@ -12,10 +12,11 @@ from scipy.stats import binom, norm
 from vestige.metrics.epsilon import any_reached, nested_p_value, one_run_epsilon, one_run_p_value
 from vestige.metrics.f_dp_epsilon import f_dp_epsilon, threshold_epsilon
 
-BOUNDS = [one_run_epsilon, threshold_epsilon]
+each_bound = pytest.mark.parametrize("bound", [one_run_epsilon, threshold_epsilon])
 
 
 def naive_p_value(canaries, guesses, correct, epsilon, delta):
+    """The algorithm of the paper's appendix, with a loop for each sum."""
     accuracy = 1 / (1 + math.exp(-epsilon))
 
     def at_least(v):
@@ -42,20 +43,19 @@ def gaussian_epsilon(sigma, delta):
 
 @pytest.mark.slow
 @given(st.integers(1, 40), st.data())
-@settings(max_examples=60, deadline=None)
-def test_the_p_value_is_the_papers(canaries, data):
+@settings(max_examples=60)
+def test_the_p_value_equals_the_papers(canaries, data):
     guesses = data.draw(st.integers(1, canaries))
     correct = data.draw(st.integers(0, guesses))
     epsilon = data.draw(st.floats(0, 8))
     delta = data.draw(st.sampled_from([0.0, 1e-9, 1e-5, 1e-2, 0.3]))
-    ours = one_run_p_value(canaries, guesses, correct, epsilon=epsilon, delta=delta)
-    assert ours == pytest.approx(
-        naive_p_value(canaries, guesses, correct, epsilon, delta), abs=1e-9
-    )
+    result = one_run_p_value(canaries, guesses, correct, epsilon=epsilon, delta=delta)
+    expected = naive_p_value(canaries, guesses, correct, epsilon, delta)
+    assert result == pytest.approx(expected, abs=1e-9)
 
 
-def test_delta_costs_what_the_theorem_says():
-    """Peers that leave delta out of the bound, or m out of its factor, report too much."""
+def test_a_larger_delta_lowers_the_bound():
+    """Implementations that leave delta out of the bound, or m out of its factor, report more."""
     bounds = [
         one_run_epsilon(
             np.ones(50) + np.arange(50), -np.arange(50), delta=delta, guesses=[(25, 25)]
@@ -71,49 +71,55 @@ def test_delta_costs_what_the_theorem_says():
 @pytest.mark.slow
 @pytest.mark.peer
 @pytest.mark.parametrize("seed", range(20))
-def test_bounds_equal_those_of_jax_privacy_at_a_fixed_threshold(at_a_threshold, seed):
-    drawn = at_a_threshold(seed)
-    scores, delta, theirs, fixed = (drawn[n] for n in ("scores", "delta", "auditor", "fixed"))
-    guesses = [(drawn["highest"], 0)]
-    for ours, expected, digits in (
+def test_bounds_at_a_fixed_threshold_equal_those_of_jax_privacy(peer, seed):
+    auditing = peer("jax_privacy", "auditing.py")  # a module that does not import jax
+    rng = np.random.default_rng(seed)
+    members = rng.normal(rng.uniform(0, 4), 1, rng.integers(20, 400))
+    others = rng.normal(0, 1, rng.integers(20, 400))
+    threshold, delta = float(rng.uniform(0, 2)), float(10.0 ** -rng.integers(2, 8))
+    guesses = [(int((members >= threshold).sum() + (others >= threshold).sum()), 0)]
+    auditor, fixed = (
+        auditing.CanaryScoreAuditor(members, others),
+        auditing.Explicit(threshold),
+    )
+    for result, expected, tolerance in (
         (
-            one_run_epsilon(*scores, delta=delta, guesses=guesses),
-            theirs.epsilon_one_run(0.05, delta, threshold_strategy=fixed),
+            one_run_epsilon(members, others, delta=delta, guesses=guesses),
+            auditor.epsilon_one_run(0.05, delta, threshold_strategy=fixed),
             1e-5,
         ),
         (
-            threshold_epsilon(*scores, delta=delta, threshold=drawn["threshold"]),
-            theirs.epsilon_clopper_pearson(0.05, delta, False, threshold_strategy=fixed),
+            threshold_epsilon(members, others, delta=delta, threshold=threshold),
+            auditor.epsilon_clopper_pearson(0.05, delta, False, threshold_strategy=fixed),
             1e-9,
         ),
         (
-            f_dp_epsilon(*scores, delta=delta, guesses=guesses),
-            theirs.epsilon_one_run_fdp(0.05, delta, threshold_strategy=fixed),
+            f_dp_epsilon(members, others, delta=delta, guesses=guesses),
+            auditor.epsilon_one_run_fdp(0.05, delta, threshold_strategy=fixed),
             3e-3,
         ),
     ):
-        assert ours.epsilon == pytest.approx(expected, abs=digits)
+        assert result.epsilon == pytest.approx(expected, abs=tolerance)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bound", BOUNDS)
+@each_bound
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_scores_that_tell_nothing_prove_nothing_but_at_the_stated_rate(
+def test_random_scores_give_a_positive_bound_at_most_at_the_stated_rate(
     bound, confidence, allowed_exceptions
 ):
-    rng = np.random.default_rng(0)
-    proven = 0
+    rng, positive = np.random.default_rng(0), 0
     for _ in range(200):
         heads, scores = coins(rng, 100), rng.normal(size=100)
-        found = bound(scores[heads], scores[~heads], delta=1e-5, confidence=confidence)
-        proven += found.epsilon > 0
-    assert proven <= allowed_exceptions(200, 1 - confidence)
+        result = bound(scores[heads], scores[~heads], delta=1e-5, confidence=confidence)
+        positive += result.epsilon > 0
+    assert positive <= allowed_exceptions(200, 1 - confidence)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bound", BOUNDS)
+@each_bound
 @pytest.mark.parametrize(("sigma", "delta"), [(1.0, 1e-5), (0.5, 1e-2), (2.0, 0.05)])
-def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(
+def test_bounds_of_a_gaussian_mechanism_exceed_epsilon_at_most_at_the_stated_rate(
     bound, sigma, delta, allowed_exceptions
 ):
     truth, rng = gaussian_epsilon(sigma, delta), np.random.default_rng(1)
@@ -125,25 +131,25 @@ def test_a_mechanism_of_known_epsilon_is_not_accused_but_at_the_stated_rate(
     assert above <= allowed_exceptions(100, 0.1)
 
 
-def test_randomised_response_is_accused_at_nearly_the_stated_rate(allowed_exceptions):
-    """The bound is tight for it: one fixed number of guesses, delta 0, every guess a coin."""
+def test_bounds_of_randomised_response_exceed_epsilon_at_nearly_the_stated_rate(allowed_exceptions):
+    """The bound is tight for one fixed number of guesses, delta 0, and independent guesses."""
     rng, truth, above = np.random.default_rng(2), 1.0, 0
     for _ in range(1000):
         heads = coins(rng, 200)
         honest = rng.random(200) < math.exp(truth) / (1 + math.exp(truth))
         scores = np.where(heads == honest, 1.0, 0.0) + rng.random(200) / 2
-        found = one_run_epsilon(
+        result = one_run_epsilon(
             scores[heads], scores[~heads], delta=0.0, confidence=0.8, guesses=[(20, 20)]
         )
-        above += found.epsilon > truth
+        above += result.epsilon > truth
     assert 100 < above <= allowed_exceptions(1000, 0.2)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("bound", BOUNDS)
+@each_bound
 @given(st.integers(1, 60), st.integers(1, 60), st.sampled_from([0.0, 1e-6, 1e-2]))
-@settings(max_examples=25, deadline=None)
-def test_perfect_scores_reach_the_ceiling_and_no_others_pass_it(bound, n, m, delta):
+@settings(max_examples=25)
+def test_only_perfect_scores_reach_the_ceiling(bound, n, m, delta):
     perfect = bound(np.arange(n) + 1.0, -np.arange(m) - 0.0, delta=delta)
     assert perfect.epsilon == perfect.ceiling
     rng = np.random.default_rng(n * 100 + m)
@@ -152,51 +158,51 @@ def test_perfect_scores_reach_the_ceiling_and_no_others_pass_it(bound, n, m, del
     assert 0 <= other.epsilon <= other.ceiling
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@each_bound
 def test_more_canaries_raise_the_ceiling_and_more_confidence_lowers_the_bound(bound):
     ceilings = [bound(np.ones(n), np.zeros(n), delta=1e-6).ceiling for n in (5, 50, 500)]
     assert ceilings == sorted(ceilings)
     assert ceilings[-1] > ceilings[0] + 1
     rng = np.random.default_rng(3)
-    inside, outside = rng.normal(2, 1, 100), rng.normal(0, 1, 100)
+    members, others = rng.normal(2, 1, 100), rng.normal(0, 1, 100)
     bounds = [
-        bound(inside, outside, delta=1e-6, confidence=confidence).epsilon
+        bound(members, others, delta=1e-6, confidence=confidence).epsilon
         for confidence in (0.5, 0.9, 0.99)
     ]
     assert bounds == sorted(bounds, reverse=True)
     assert bounds[0] > bounds[-1] > 0
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@each_bound
 @given(st.integers(0, 10_000))
-@settings(max_examples=20, deadline=None)
-def test_only_the_order_of_scores_matters_and_not_that_of_canaries(bound, seed):
+@settings(max_examples=20)
+def test_the_bound_depends_only_on_the_ranks_of_scores(bound, seed):
     rng = np.random.default_rng(seed)
-    inside, outside = rng.normal(1, 1, 40), rng.normal(0, 1, 30)
-    epsilon = bound(inside, outside, delta=1e-5).epsilon
-    assert bound(np.exp(inside), np.exp(outside), delta=1e-5).epsilon == epsilon
-    assert bound(rng.permutation(inside), np.sort(outside), delta=1e-5).epsilon == epsilon
+    members, others = rng.normal(1, 1, 40), rng.normal(0, 1, 30)
+    epsilon = bound(members, others, delta=1e-5).epsilon
+    assert bound(np.exp(members), np.exp(others), delta=1e-5).epsilon == epsilon
+    assert bound(rng.permutation(members), np.sort(others), delta=1e-5).epsilon == epsilon
 
 
-@pytest.mark.parametrize("bound", [*BOUNDS, f_dp_epsilon])
+@pytest.mark.parametrize("bound", [one_run_epsilon, threshold_epsilon, f_dp_epsilon])
 @pytest.mark.parametrize("scores", [np.zeros(500), np.repeat([0.0, 1.0], 100)], ids=["one", "two"])
-def test_ties_are_never_in_the_auditors_favour(bound, scores):
+def test_ties_never_raise_the_bound(bound, scores):
     delta = 1e-5 if bound is f_dp_epsilon else 0.0
     assert bound(scores, scores, delta=delta, confidence=0.5).epsilon == 0
 
 
-def test_more_choices_cost_and_are_counted():
-    inside, outside = np.arange(100.0, 200), np.arange(100.0)
-    one = one_run_epsilon(inside, outside, delta=1e-5, guesses=[(75, 75)])
-    two = one_run_epsilon(inside, outside, delta=1e-5, guesses=[(75, 75), (10, 0)])
+def test_more_numbers_of_guesses_lower_the_bound_and_are_counted():
+    scores = np.arange(100.0, 200), np.arange(100.0)
+    one = one_run_epsilon(*scores, delta=1e-5, guesses=[(75, 75)])
+    two = one_run_epsilon(*scores, delta=1e-5, guesses=[(75, 75), (10, 0)])
     assert (one.choices, two.choices) == (1, 2)
     assert two.epsilon < one.epsilon
-    assert one_run_epsilon(inside, outside, delta=1e-5).choices == 4
+    assert one_run_epsilon(*scores, delta=1e-5).choices == 4
 
 
-@pytest.mark.parametrize("bound", BOUNDS)
+@each_bound
 @pytest.mark.parametrize(
-    ("inside", "outside", "change", "message"),
+    ("members", "others", "change", "message"),
     [
         ([], [1.0], {}, "members must be an array"),
         ([1.0], [], {}, "others must be an array"),
@@ -208,59 +214,51 @@ def test_more_choices_cost_and_are_counted():
         ([1.0], [1.0], {"confidence": 1.0}, "confidence must lie"),
     ],
 )
-def test_scores_and_claims_that_bound_nothing_are_refused(bound, inside, outside, change, message):
+def test_invalid_scores_and_settings_are_refused(bound, members, others, change, message):
     with pytest.raises(ValueError, match=message):
-        bound(inside, outside, **{"delta": 0.0} | change)
-
-
-THRESHOLDS = [(2, 3), (4, 4), (8, 7), (12, 9)]  # more than all is never reached
-
-
-def naive_joint(thresholds, accuracy):
-    """Over every row of right and wrong guesses."""
-    found = 0.0
-    for row in itertools.product((0, 1), repeat=thresholds[-1][0]):
-        if any(sum(row[:guesses]) >= first for guesses, first in thresholds):
-            found += accuracy ** sum(row) * (1 - accuracy) ** (len(row) - sum(row))
-    return found
+        bound(members, others, **{"delta": 0.0} | change)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.7, 2.0])
-def test_numbers_of_guesses_that_hold_one_another_are_refuted_together(epsilon):
-    ours = any_reached(16, THRESHOLDS, epsilon=epsilon, delta=0.0)
-    assert ours == pytest.approx(naive_joint(THRESHOLDS, 1 / (1 + math.exp(-epsilon))))
+def test_the_joint_probability_of_nested_guesses_equals_enumeration(epsilon):
+    thresholds = [(2, 3), (4, 4), (8, 7), (12, 9)]  # more right guesses than guesses: never
+    accuracy, expected = 1 / (1 + math.exp(-epsilon)), 0.0
+    for row in itertools.product((0, 1), repeat=12):
+        if any(sum(row[:guesses]) >= least for guesses, least in thresholds):
+            expected += accuracy ** sum(row) * (1 - accuracy) ** (len(row) - sum(row))
+    result = any_reached(16, thresholds, epsilon=epsilon, delta=0.0)
+    assert result == pytest.approx(expected)
 
 
 @given(st.integers(1, 60), st.data())
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_one_number_of_guesses_has_the_papers_p_value(guesses, data):
-    right = data.draw(st.integers(0, guesses))
+    correct = data.draw(st.integers(0, guesses))
     epsilon, delta = data.draw(st.floats(0, 4)), data.draw(st.sampled_from([0.0, 1e-5, 1e-3]))
-    given_ = {"epsilon": epsilon, "delta": delta}
-    assert nested_p_value(60, ((guesses, right),), **given_) == pytest.approx(
-        one_run_p_value(60, guesses, right, **given_), rel=1e-6, abs=1e-9
+    options = {"epsilon": epsilon, "delta": delta}
+    assert nested_p_value(60, ((guesses, correct),), **options) == pytest.approx(
+        one_run_p_value(60, guesses, correct, **options), rel=1e-6, abs=1e-9
     )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("delta", [0.0, 1e-4])
-def test_sharing_the_level_gains_and_is_right_about_a_mechanism_that_tells_with_delta(
-    delta, allowed_exceptions
-):
+def test_sharing_the_level_raises_the_bound_and_keeps_the_stated_rate(delta, allowed_exceptions):
+    """For a mechanism that reveals a coin with probability delta."""
     rng, truth, above, gain = np.random.default_rng(3), 1.0, 0, []
     for run in range(150):
-        heads, sure = coins(rng, 200), rng.random(200)
+        heads, certainty = coins(rng, 200), rng.random(200)
         honest = (rng.random(200) < math.e / (1 + math.e)) | (rng.random(200) < delta)
-        scores = np.where(heads == honest, 1 + sure, -1 - sure)
+        scores = np.where(heads == honest, 1 + certainty, -1 - certainty)
         sides = scores[heads], scores[~heads]
-        found = one_run_epsilon(*sides, delta=delta).epsilon
-        above += found > truth
+        shared = one_run_epsilon(*sides, delta=delta).epsilon
+        above += shared > truth
         if run < 15:
             each = [
                 one_run_epsilon(*sides, delta=delta, confidence=0.9875, guesses=[(n, n)]).epsilon
                 for n in (12, 25, 50, 75)
             ]
-            gain.append(found - max(each))
+            gain.append(shared - max(each))
     assert above <= allowed_exceptions(150, 0.05)
     assert np.mean(gain) > 0.02
     assert min(gain) > -1e-6

@@ -1,4 +1,4 @@
-"""Exposure is what the definition says, what TensorFlow Privacy says, and stable in the tail."""
+"""Exposure compared with its definition and with TensorFlow Privacy."""
 
 from collections.abc import Callable
 from math import log2
@@ -6,108 +6,101 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from vestige.metrics.exposure import (
-    UNPLANTED_MEAN,
-    sampled_exposure,
-    whole_exposure,
-)
+from vestige.metrics.exposure import UNPLANTED_MEAN, sampled_exposure, whole_exposure
 
-CASES = range(100)
 whole_numbers = st.lists(st.integers(0, 12), min_size=1, max_size=40)
 
 
 def random_case(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Canaries and references; every third case has ties, every other one canaries far out."""
-    chance = np.random.default_rng(seed)
+    """Canaries and references: with ties if 3 divides the seed, with low ranks if it is odd."""
+    rng = np.random.default_rng(seed)
     references = stats.skewnorm.rvs(
-        chance.uniform(-4, 4), 70, 5, size=int(chance.integers(50, 400)), random_state=chance
+        rng.uniform(-4, 4), 70, 5, size=int(rng.integers(50, 400)), random_state=rng
     )
-    canaries = chance.normal(70 - 8 * (seed % 2), 6, size=12)
+    canaries = rng.normal(70 - 8 * (seed % 2), 6, size=12)
     return (canaries.round(), references.round()) if seed % 3 == 0 else (canaries, references)
 
 
-@settings(deadline=None)
 @given(canaries=whole_numbers, references=whole_numbers)
-def test_the_rank_counts_the_references_at_least_as_likely(
+def test_the_rank_counts_the_references_at_least_as_probable(
     canaries: list[int], references: list[int]
 ) -> None:
-    found = sampled_exposure(canaries, references)
+    result = sampled_exposure(canaries, references)
     ranks = [1 + sum(r <= canary for r in references) for canary in canaries]
-    assert found.rank.tolist() == ranks
+    assert result.rank.tolist() == ranks
     expected = [log2(len(references)) - log2(rank) for rank in ranks]
-    assert found.exposure.tolist() == pytest.approx(expected)
-    assert found.at_ceiling.tolist() == [rank == 1 for rank in ranks]
-    assert (found.low <= found.exposure).all()
-    assert (found.exposure <= found.high).all()
-    assert (found.exposure <= found.ceiling).all()
+    assert result.exposure.tolist() == pytest.approx(expected)
+    assert result.at_ceiling.tolist() == [rank == 1 for rank in ranks]
+    assert (result.low <= result.exposure).all()
+    assert (result.exposure <= result.high).all()
+    assert (result.exposure <= result.ceiling).all()
 
 
 @pytest.fixture(scope="module")
-def theirs(peer: Callable[[str, str], ModuleType]) -> ModuleType:
-    """TensorFlow Privacy's exposures, which need no TensorFlow when they are loaded alone."""
+def exposures(peer: Callable[[str, str], ModuleType]) -> ModuleType:
+    """TensorFlow Privacy's module, which does not import TensorFlow."""
     return peer("tensorflow_privacy", "privacy/privacy_tests/secret_sharer/exposures.py")
 
 
 @pytest.mark.peer
-@pytest.mark.parametrize("seed", CASES)
-def test_ranks_equal_tensorflow_privacy(seed: int, theirs: ModuleType) -> None:
+@pytest.mark.parametrize("seed", range(100))
+def test_exposures_equal_those_of_tensorflow_privacy(seed: int, exposures: ModuleType) -> None:
     canaries, references = random_case(seed)
-    expected = theirs.compute_exposure_interpolation({1: list(canaries)}, list(references))[1]
-    # theirs come best first, ours in the order of the canaries
-    np.testing.assert_array_equal(np.sort(sampled_exposure(canaries, references).exposure)[::-1],
-                                  expected)  # fmt: skip
+    expected = exposures.compute_exposure_interpolation({1: list(canaries)}, list(references))[1]
+    result = sampled_exposure(canaries, references).exposure
+    np.testing.assert_array_equal(np.sort(result)[::-1], expected)  # theirs are sorted
 
 
-def test_the_interval_covers_the_true_exposure_as_often_as_it_says() -> None:
-    chance = np.random.default_rng(0)
+def test_the_interval_has_the_stated_coverage() -> None:
+    rng = np.random.default_rng(0)
     share, covered = 0.02, 0
     for _ in range(300):
-        found = sampled_exposure([share], chance.random(500))
-        covered += bool(found.low[0] <= -log2(share) <= found.high[0])
+        result = sampled_exposure([share], rng.random(500))
+        covered += bool(result.low[0] <= -log2(share) <= result.high[0])
     assert covered >= 0.93 * 300
 
 
-def test_at_the_ceiling_only_the_space_bounds_the_exposure() -> None:
+def test_at_rank_one_only_the_size_of_the_space_bounds_the_exposure() -> None:
     references = np.arange(1.0, 1025.0)
-    open_end = sampled_exposure([0.0], references)
-    assert open_end.exposure.tolist() == [10.0]
-    assert open_end.high.tolist() == [np.inf]
-    # none of n: the share is at most 1 - 0.025^(1/n)
-    assert open_end.low[0] == pytest.approx(-log2(1 - 0.025 ** (1 / 1024)))
+    result = sampled_exposure([0.0], references)
+    assert result.exposure.tolist() == [10.0]
+    assert result.high.tolist() == [np.inf]
+    assert result.low[0] == pytest.approx(-log2(1 - 0.025 ** (1 / 1024)))  # none of 1024
     assert sampled_exposure([0.0], references, space_bits=17.5).high.tolist() == [17.5]
 
 
-def test_a_rank_is_no_place_in_argsort() -> None:
-    values = np.array([30.0, 10.0, 20.0])
-    found = whole_exposure(values, values)
-    assert found.rank.tolist() == [3, 1, 2]
-    assert found.rank.tolist() != (np.argsort(values) + 1).tolist()
+@pytest.mark.parametrize(
+    ("canaries", "space", "inside", "ranks"),
+    [
+        ([30.0, 10.0, 20.0], [30.0, 10.0, 20.0], True, [3, 1, 2]),
+        ([1.0, 4.0, 2.5], [4.0, 3.0, 2.0, 1.0], [True, True, False], [1, 4, 3]),
+        ([5.0], [5.0, 5.0, 5.0, 5.0], True, [4]),  # ties are counted
+    ],
+)
+def test_in_the_complete_space_a_canary_is_not_counted_twice(
+    canaries: list[float], space: list[float], inside: object, ranks: list[int]
+) -> None:
+    result = whole_exposure(canaries, space, inside=inside)
+    assert result.rank.tolist() == ranks
+    assert result.exposure == pytest.approx([log2(len(space) / rank) for rank in ranks])
+    assert not result.at_ceiling.any()
 
 
-def test_in_the_whole_space_a_canary_does_not_stand_before_itself() -> None:
-    space = [4.0, 3.0, 2.0, 1.0]
-    found = whole_exposure([1.0, 4.0, 2.5], space, inside=[True, True, False])
-    assert found.rank.tolist() == [1, 4, 3]
-    assert found.exposure.tolist() == pytest.approx([2.0, 0.0, 2 - log2(3)])
-    assert not found.at_ceiling.any()
+def test_the_mean_exposure_of_unplanted_sequences_is_known() -> None:
+    rng = np.random.default_rng(1)
+    result = sampled_exposure(rng.normal(size=20_000), rng.normal(size=20_000))
+    assert result.exposure.mean() == pytest.approx(UNPLANTED_MEAN, abs=0.05)
 
 
-def test_ties_in_the_whole_space_stand_before_a_canary() -> None:
-    assert whole_exposure([5.0], [5.0, 5.0, 5.0, 5.0]).exposure.tolist() == [0.0]
-
-
-def test_never_planted_sequences_reach_what_chance_gives() -> None:
-    chance = np.random.default_rng(1)
-    found = sampled_exposure(chance.normal(size=20_000), chance.normal(size=20_000))
-    assert found.exposure.mean() == pytest.approx(UNPLANTED_MEAN, abs=0.05)
-
-
-def test_ranks_without_references_or_numbers_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        sampled_exposure([1.0], [])
-    with pytest.raises(ValueError, match="nan"):
-        sampled_exposure([np.nan], [1.0])
+@pytest.mark.parametrize(
+    ("canary", "references", "message"), [(1.0, [], "at least one"), (np.nan, [1.0], "nan")]
+)
+def test_missing_references_and_nan_are_refused(
+    canary: float, references: list[float], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        sampled_exposure([canary], references)

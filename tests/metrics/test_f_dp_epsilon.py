@@ -1,4 +1,4 @@
-"""The naive recursion follows the paper's listing; known mechanisms are sampled and audited."""
+"""Bounds from trade-off curves: the paper's listing, and simulations of known mechanisms."""
 
 import math
 
@@ -21,7 +21,7 @@ from vestige.metrics.f_dp_epsilon import (
 from vestige.privacy.accounting import Mechanism
 
 
-def gaussian(mu, delta):
+def gaussian_epsilon(mu, delta):
     """Balle and Wang (2018), "Improving the Gaussian Mechanism", Theorem 8, in logarithms."""
 
     def excess(epsilon):
@@ -33,87 +33,89 @@ def gaussian(mu, delta):
 
 
 def naive_refuted(canaries, guesses, correct, mu, significance):
-    """All r and h in arrays, from the last to the first."""
+    """The paper's recursion, from the last value to the first."""
     r, h = np.zeros(correct + 1), np.zeros(correct + 1)
     r[correct] = significance * correct / canaries
     h[correct] = significance * (guesses - correct) / canaries
     for i in range(correct - 1, -1, -1):
-        promised = norm.cdf(norm.ppf(1 - (1 - r[i + 1])) - mu)
-        h[i] = max(h[i + 1], promised)
+        bound = norm.cdf(norm.ppf(1 - (1 - r[i + 1])) - mu)
+        h[i] = max(h[i + 1], bound)
         r[i] = r[i + 1] + i / (guesses - i) * (h[i] - h[i + 1])
     return r[0] + h[0] > guesses / canaries
 
 
-def audited(rng, canaries, mu, **settings):
-    """Coins, and each canary's score: its coin times mu, and unit noise."""
+def gaussian_scores(rng, canaries, mu):
+    """Scores of included and of excluded canaries: a fair coin times mu, plus unit noise."""
     heads = rng.random(canaries) < 0.5
     heads[0], heads[1] = True, False
     scores = heads * mu + rng.normal(size=canaries)
-    return f_dp_epsilon(scores[heads], scores[~heads], **settings), scores, heads
+    return scores[heads], scores[~heads]
 
 
 @given(st.integers(2, 60), st.data())
-@settings(max_examples=80, deadline=None)
-def test_a_curve_is_refuted_where_the_papers_listing_refutes_it(canaries, data):
+@settings(max_examples=80)
+def test_a_curve_is_refuted_if_the_papers_listing_refutes_it(canaries, data):
     guesses = data.draw(st.integers(1, canaries))
     correct = data.draw(st.integers(0, guesses - 1))
     mu = data.draw(st.floats(0, 3))
     significance = data.draw(st.sampled_from([0.5, 0.05, 0.01]))
-    ours = curve_refuted(
+    result = curve_refuted(
         canaries, guesses, correct, curve=GAUSSIAN.curve(mu), significance=significance
     )
-    assert ours == naive_refuted(canaries, guesses, correct, mu, significance)
+    assert result == naive_refuted(canaries, guesses, correct, mu, significance)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("confidence", [0.5, 0.95])
 @pytest.mark.parametrize(("mu", "canaries"), [(0.0, 100), (0.3, 400), (0.92, 1000), (3.0, 200)])
-def test_a_gaussian_mechanism_is_accused_at_most_at_the_stated_rate(
+def test_bounds_of_a_gaussian_mechanism_exceed_epsilon_at_most_at_the_stated_rate(
     mu, canaries, confidence, allowed_exceptions
 ):
     rng, truth, above = np.random.default_rng(4), GAUSSIAN.epsilon(mu, 1e-5), 0
     for _ in range(500):
-        found, _, _ = audited(rng, canaries, mu, delta=1e-5, confidence=confidence)
-        above += found.epsilon > truth
+        scores = gaussian_scores(rng, canaries, mu)
+        above += f_dp_epsilon(*scores, delta=1e-5, confidence=confidence).epsilon > truth
     assert above <= allowed_exceptions(500, 1 - confidence)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, 2.0])
-def test_randomised_response_is_accused_at_most_at_the_stated_rate(epsilon, allowed_exceptions):
-    """Its curve is nowhere below the Gaussian one that it touches where both errors are equal."""
+def test_bounds_of_randomised_response_exceed_epsilon_at_most_at_the_stated_rate(
+    epsilon, allowed_exceptions
+):
+    """Its curve touches the Gaussian one, and is nowhere below it."""
     accuracy = 1 / (1 + math.exp(-epsilon))
     mu = 2 * norm.ppf(accuracy)
     levels = np.linspace(1e-4, 1 - 1e-4, 999)
-    own = np.maximum(1 - math.exp(epsilon) * levels, math.exp(-epsilon) * (1 - levels))
-    assert (own >= norm.cdf(norm.ppf(1 - levels) - mu) - 1e-9).all()
+    curve = np.maximum(1 - math.exp(epsilon) * levels, math.exp(-epsilon) * (1 - levels))
+    assert (curve >= norm.cdf(norm.ppf(1 - levels) - mu) - 1e-9).all()
     rng, above = np.random.default_rng(6), 0
     for _ in range(2000):
         heads = rng.random(200) < 0.5
         honest = rng.random(200) < accuracy
         scores = np.where(heads == honest, 1.0, 0.0) + rng.random(200) / 2
-        found = f_dp_epsilon(scores[heads], scores[~heads], delta=1e-5)
-        above += found.epsilon > GAUSSIAN.epsilon(mu, 1e-5)
+        bound = f_dp_epsilon(scores[heads], scores[~heads], delta=1e-5)
+        above += bound.epsilon > GAUSSIAN.epsilon(mu, 1e-5)
     assert above <= allowed_exceptions(2000, 0.05)
 
 
 @pytest.mark.slow
-def test_it_proves_more_of_a_gaussian_mechanism_than_what_assumes_least():
-    rng, ours, theirs = np.random.default_rng(7), [], []
+def test_bounds_of_a_gaussian_mechanism_are_higher_than_those_without_assumption():
+    rng, gaussian, general = np.random.default_rng(7), [], []
     for _ in range(20):
-        found, scores, heads = audited(rng, 1000, 0.92, delta=1e-5)
-        ours.append(found.epsilon)
-        theirs.append(one_run_epsilon(scores[heads], scores[~heads], delta=1e-5).epsilon)
-    assert np.mean(ours) > 1.3 * np.mean(theirs)
+        scores = gaussian_scores(rng, 1000, 0.92)
+        gaussian.append(f_dp_epsilon(*scores, delta=1e-5).epsilon)
+        general.append(one_run_epsilon(*scores, delta=1e-5).epsilon)
+    assert np.mean(gaussian) > 1.3 * np.mean(general)
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.92, 4.0])
 @pytest.mark.parametrize("delta", [1e-2, 1e-5, 1e-9])
-def test_epsilon_of_a_gaussian_curve_is_that_of_the_accountant(mu, delta):
-    assert GAUSSIAN.epsilon(mu, delta) == pytest.approx(gaussian(mu, delta), abs=1e-6)
+def test_epsilon_of_a_gaussian_curve_equals_the_closed_form(mu, delta):
+    assert GAUSSIAN.epsilon(mu, delta) == pytest.approx(gaussian_epsilon(mu, delta), abs=1e-6)
 
 
-def test_a_full_batch_is_a_gaussian_mechanism():
+def test_training_on_full_batches_is_a_gaussian_mechanism():
     family = Curves(1.0, 16)
     for y in (0.01, 0.3, 0.9):
         assert family.curve(0.5)(y) == pytest.approx(GAUSSIAN.curve(2.0)(y))
@@ -121,8 +123,8 @@ def test_a_full_batch_is_a_gaussian_mechanism():
 
 
 @pytest.mark.slow
-def test_a_subsampled_curve_is_the_convex_one_under_both_directions_in_closed_form():
-    """One step tells (1 - q) N(0, 1) + q N(1 / sigma, 1) from N(0, 1), or the other way round."""
+def test_a_subsampled_curve_equals_its_closed_form():
+    """The convex curve below both directions of (1 - q) N(0, 1) + q N(1 / sigma, 1), N(0, 1)."""
     q, sigma = 0.2, 0.8
     curve = Curves(q, 1).curve(1 / sigma)
     cuts = np.linspace(-6, 8, 5001)
@@ -138,36 +140,32 @@ def test_a_subsampled_curve_is_the_convex_one_under_both_directions_in_closed_fo
 
 
 @pytest.mark.slow
-def test_epsilon_of_a_subsampled_curve_is_that_of_the_accountant():
+def test_epsilon_of_a_subsampled_curve_equals_that_of_the_accountant():
     family = Curves(0.05, 100)
     spent = Mechanism(noise_multiplier=1.0, sample_rate=0.05, steps=100).epsilon(1e-5)
     assert family.epsilon(1.0, 1e-5) == pytest.approx(spent, abs=0.02)
 
 
 @pytest.mark.slow
-def test_independent_scores_of_a_gaussian_mechanism_tell_nearly_all_and_no_more(allowed_exceptions):
+def test_bounds_from_independent_scores_are_tight_and_valid(allowed_exceptions):
     rng, truth, bounds = np.random.default_rng(8), GAUSSIAN.epsilon(1.84, 1e-5), []
     for _ in range(300):
         heads = rng.random(1000) < 0.5
         scores = heads * 1.84 + rng.normal(size=1000)
-        inside, outside = scores[heads], scores[~heads]
-        bounds.append(threshold_epsilon(inside, outside, delta=1e-5, family=GAUSSIAN).epsilon)
+        sides = scores[heads], scores[~heads]
+        bounds.append(threshold_epsilon(*sides, delta=1e-5, family=GAUSSIAN).epsilon)
     assert sum(bound > truth for bound in bounds) <= allowed_exceptions(300, 0.05)
     assert np.mean(bounds) > 0.7 * truth
 
 
 @pytest.mark.parametrize("flipped", [False, True])
-def test_rates_above_one_threshold_refute_the_mu_that_two_quantiles_tell(flipped):
-    inside, outside = np.repeat([1.0, 0.0], [90, 10]), np.repeat([1.0, 0.0], [20, 80])
-    if flipped:
-        inside, outside = -outside, -inside
-    found = threshold_epsilon(
-        inside, outside, delta=1e-5, threshold=-0.5 if flipped else 0.5, family=GAUSSIAN
-    )
-    ends = clopper_pearson(90, 100).low, clopper_pearson(20, 100).high
-    mu = float(np.diff(norm.ppf(ends[::-1]))[0])
-    assert found.epsilon == pytest.approx(gaussian(mu, 1e-5), abs=2e-3)
-    assert found.assumes == "independent scores, Gaussian mechanism"
+def test_rates_above_one_threshold_refute_the_mu_of_their_quantiles(flipped):
+    members, others = np.repeat([1.0, 0.0], [90, 10]), np.repeat([1.0, 0.0], [20, 80])
+    sides, threshold = ((-others, -members), -0.5) if flipped else ((members, others), 0.5)
+    result = threshold_epsilon(*sides, delta=1e-5, threshold=threshold, family=GAUSSIAN)
+    mu = norm.ppf(clopper_pearson(90, 100).low) - norm.ppf(clopper_pearson(20, 100).high)
+    assert result.epsilon == pytest.approx(gaussian_epsilon(mu, 1e-5), abs=2e-3)
+    assert result.assumes == "independent scores, Gaussian mechanism"
 
 
 def test_perfect_scores_reach_the_ceiling():
@@ -177,10 +175,10 @@ def test_perfect_scores_reach_the_ceiling():
 
 
 @pytest.mark.slow
-def test_scores_that_no_curve_of_a_family_allows_end_at_the_strongest():
+def test_scores_that_refute_all_curves_of_a_family_give_the_strongest_curve():
     family = Curves(0.5, 2)
-    found = f_dp_epsilon(np.arange(60) + 60.0, np.arange(60.0), delta=1e-5, family=family)
-    rates = threshold_epsilon(np.arange(60) + 60.0, np.arange(60.0), delta=1e-5, family=family)
-    assert math.isfinite(found.epsilon)
-    assert rates.epsilon == pytest.approx(family.epsilon(16.0, 1e-5))
-    assert 100 < rates.epsilon < math.inf
+    scores = np.arange(60) + 60.0, np.arange(60.0)
+    assert math.isfinite(f_dp_epsilon(*scores, delta=1e-5, family=family).epsilon)
+    bound = threshold_epsilon(*scores, delta=1e-5, family=family)
+    assert bound.epsilon == pytest.approx(family.epsilon(16.0, 1e-5))
+    assert 100 < bound.epsilon < math.inf

@@ -1,4 +1,4 @@
-"""A monitor that records its lines, and one finished training of each kind."""
+"""A monitor that records its messages, and one finished training of text and one of pairs."""
 
 import pytest
 
@@ -10,7 +10,7 @@ __all__ = ["shell", "tiny_encoder"]
 
 
 @pytest.fixture
-def told():
+def monitor():
     return RecordingMonitor()
 
 

@@ -1,15 +1,11 @@
 """Options of `train` and of its defences: their tasks and their values."""
 
-import re
-import subprocess
-import sys
 from dataclasses import dataclass, fields
 
 import pytest
 from cyclopts import Parameter
 
 from tests.preparation.trainings import CORPUS
-from vestige.cli.app import run
 from vestige.cli.options import flags_of
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
@@ -31,32 +27,6 @@ def test_training_options_are_settings_of_the_configuration():
     assert ModelOptions().shape == {}
 
 
-def test_options_have_help_and_one_group(capsys):
-    assert run(["train", "--help"]) == 0
-    said = capsys.readouterr().out
-    names = re.findall(r"^  (--[a-z-]+)", said, re.MULTILINE)
-    assert sorted(names) == sorted(set(flags_of(train).values()) - {"DATA"})
-    for name in names:
-        assert re.search(rf"^  {name}( [A-Z]+)?(  |\n {{20}}) *[A-Za-z]", said, re.MULTILINE), name
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("module", ["vestige.preparation.train", "vestige.defences.registry"])
-def test_options_are_listed_without_torch(module):
-    code = (
-        f"import sys, {module}; from vestige.cli.app import flags_of; "
-        "from vestige.preparation.train import train; flags_of(train); "
-        "print(sorted({'torch', 'numpy', 'pyarrow', 'opacus'} & set(sys.modules)))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
-# Options of one task
-
-TASKS = {("text", "pairs"): ("width",), ("nlu",): ("column",)}
-
-
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Shape:
@@ -66,11 +36,8 @@ class Shape:
     depth: int = 2
 
 
-DEFAULTS = {"task": "text", "shape": Shape(), "column": "tokens", "seed": 0}
-
-
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"task": "text", "shape": Shape(width=4), "seed": 3}, None),
         ({"task": "pairs", "shape": Shape(width=4, depth=1)}, None),
@@ -80,22 +47,24 @@ DEFAULTS = {"task": "text", "shape": Shape(), "column": "tokens", "seed": 0}
         ({"task": "nlu", "shape": Shape(width=4)}, "`width` needs `task` text or pairs"),
     ],
 )
-def test_an_option_of_another_task_is_refused_unless_it_has_its_default(arguments, says):
-    session = Session("learn", {**DEFAULTS, **arguments}, defaults=DEFAULTS)
-    if says is None:
-        reject_other_tasks(session, arguments["task"], TASKS)
+def test_an_option_of_another_task_must_have_its_default(arguments, message):
+    tasks = {("text", "pairs"): ("width",), ("nlu",): ("column",)}
+    defaults = {"task": "text", "shape": Shape(), "column": "tokens", "seed": 0}
+    session = Session("learn", {**defaults, **arguments}, defaults=defaults)
+    if message is None:
+        reject_other_tasks(session, arguments["task"], tasks)
         return
-    with pytest.raises(ValueError, match=f"^{says}$"):
-        reject_other_tasks(session, arguments["task"], TASKS)
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        reject_other_tasks(session, arguments["task"], tasks)
 
 
-def test_the_options_of_one_task_exist():
+def test_options_of_one_task_are_options_of_train():
     known = {name.rstrip("_") for name in flags_of(train)}
     assert {name for names in ONLY.values() for name in names} <= known
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("options", "message"),
     [
         ({"from_": "a", "model": ModelOptions(layers=2)}, "`layers` does not go with `from_`"),
         ({"model": ModelOptions(lora_rank=2)}, "`lora_rank` needs `from_`"),
@@ -115,22 +84,19 @@ def test_the_options_of_one_task_exist():
         ),
     ],
 )
-def test_conflicting_options_are_named_and_leave_no_files(tmp_path, given, message):
+def test_conflicting_options_are_refused_without_files(tmp_path, options, message):
     """`tests/cli/refused` has more."""
     with pytest.raises(ValueError, match=message):
-        train(CORPUS, **given, out=tmp_path / "new")
+        train(CORPUS, **options, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-
-
-# Defences
 
 
 def test_a_defence_is_made_from_its_options():
     options = DefenceOptions(defence="dp-sgd", epsilon=8.0, max_grad_norm=0.5)
     assert as_defence(options) == DPSGD(epsilon=8.0, max_grad_norm=0.5)
     assert as_defence(DefenceOptions()) == as_defence(None) == NoDefence()
-    own = Goldfish(k=3)
-    assert as_defence(own) is own
+    defence = Goldfish(k=3)
+    assert as_defence(defence) is defence
     for defence in (DPSGD(epsilon=8.0, physical_batch_size=2), Goldfish(k=3), Goldfish()):
         assert as_defence(as_options(defence)) == defence
 

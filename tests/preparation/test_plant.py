@@ -22,19 +22,16 @@ MAIL = Corpus.from_texts(
 )
 
 
-def canaries_of(corpus=MAIL, **settings):
-    return plant(corpus, **settings).manifest.canaries
+def canaries_of(corpus=MAIL, **options):
+    return plant(corpus, **options).manifest.canaries
 
 
 def kinds(canaries):
     return Counter((canary.pattern, canary.planted) for canary in canaries)
 
 
-# What is made
-
-
 def test_by_default_each_frequency_pattern_has_a_canary_and_a_control():
-    words = [f"{one}ar{other}" for one in "abcdefgh" for other in "klmnopqr"]
+    words = [f"{first}ar{last}" for first in "abcdefgh" for last in "klmnopqr"]
     corpus = Corpus.from_texts([" ".join(words[: 64 - i]) for i in range(64)])
     canaries = canaries_of(corpus, length=2)
     patterns = ("all-low", "low-to-high", "mixed", "high-to-low")
@@ -42,53 +39,43 @@ def test_by_default_each_frequency_pattern_has_a_canary_and_a_control():
     assert {canary.copies for canary in canaries} == {0, 10}
 
 
-def test_given_phrases_are_planted_unchanged():
-    canaries = canaries_of(phrase=("quiet mice", "loud owls"), copies=3, controls=2)
-    assert [canary.phrase for canary in canaries[:2]] == ["quiet mice", "loud owls"]
-    assert kinds(canaries) == {("given", True): 2, ("given", False): 4}
-
-
-def test_random_patterns_are_counted_and_each_has_its_controls():
-    canaries = canaries_of(pattern=("random", "random"), length=2, controls=2)
-    assert kinds(canaries) == {("random", True): 2, ("random", False): 4}
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"phrase": ("quiet mice", "loud owls"), "copies": 3}, "given"),
+        ({"pattern": ("random", "random"), "length": 2}, "random"),
+    ],
+)
+def test_each_phrase_or_random_pattern_has_its_own_controls(options, kind):
+    assert kinds(canaries_of(**options, controls=2)) == {(kind, True): 2, (kind, False): 4}
 
 
 def test_each_user_gets_canaries(tmp_path):
-    given = {"per_user": True, "length": 2}
-    usual = canaries_of(**given)
-    assert [one.copies for one in usual if one.user == "ann"] == [1, 2, 5, 6, 20]  # the paper's
-    assert sum(one.control for one in usual) == 100
-    found = plant(MAIL, **given, repetitions="1,3", controls=4, out=tmp_path / "out")
-    assert (found.summary["canaries"], found.summary["controls"]) == (4, 4)
-    assert (found.summary["users"], found.summary["copies"]) == (2, 2 * (1 + 3))
+    options = {"per_user": True, "length": 2}
+    defaults = canaries_of(**options)
+    assert [one.copies for one in defaults if one.user == "ann"] == [1, 2, 5, 6, 20]  # the paper's
+    assert sum(canary.control for canary in defaults) == 100
+    planting = plant(MAIL, **options, repetitions="1,3", controls=4, out=tmp_path / "out")
+    counts = [planting.summary[name] for name in ("canaries", "controls", "users", "copies")]
+    assert counts == [4, 4, 2, 2 * (1 + 3)]
     copy = read_corpus(tmp_path / "out" / "corpus.jsonl", user_column="user")
     canaries = Manifest.load(tmp_path / "out" / "manifest.json").canaries
-    owned = sorted((canary.user, canary.copies) for canary in canaries if canary.planted)
-    assert owned == [("ann", 1), ("ann", 3), ("bob", 1), ("bob", 3)]
+    planted = sorted((canary.user, canary.copies) for canary in canaries if canary.planted)
+    assert planted == [("ann", 1), ("ann", 3), ("bob", 1), ("bob", 3)]
     for canary in canaries:
-        theirs = [who for text, who in zip(copy, copy.users, strict=True) if text == canary.phrase]
-        assert theirs == [canary.user] * canary.copies
+        users = [user for text, user in zip(copy, copy.users, strict=True) if text == canary.phrase]
+        assert users == [canary.user] * canary.copies
     assert plant(tmp_path / "out", verify=True).verified
     with pytest.raises(DataError, match="no users"):
-        plant(CORPUS, **given)
-
-
-def test_a_fair_coin_decides_which_canaries_are_planted():
-    found = plant(MAIL, coin_flip=60, length=3)
-    assert 15 < found.summary["canaries"] < 45
-    assert found.summary["canaries"] + found.summary["controls"] == 60
-    assert {canary.pattern for canary in found.manifest.canaries} == {"coin-flip"}
-    counts = Counter(found.corpus)
-    assert all(counts[row["phrase"]] == row["copies"] for row in found.rows)
-    assert {row["copies"] for row in found.rows} == {0, 1}
+        plant(CORPUS, **options)
 
 
 def test_user_and_coin_flip_canaries_can_be_combined():
-    settings = {"per_user": True, "repetitions": (2,), "controls": 5, "length": 2}
-    canaries = canaries_of(**settings, coin_flip=8, copies=4)
-    found = kinds(canaries)
-    assert (found["random", True], found["random", False]) == (2, 5)
-    assert found["coin-flip", True] + found["coin-flip", False] == 8
+    options = {"per_user": True, "repetitions": (2,), "controls": 5, "length": 2}
+    canaries = canaries_of(**options, coin_flip=8, copies=4)
+    counts = kinds(canaries)
+    assert (counts["random", True], counts["random", False]) == (2, 5)
+    assert counts["coin-flip", True] + counts["coin-flip", False] == 8
     assert {c.copies for c in canaries if c.pattern == "coin-flip"} == {0, 4}
 
 
@@ -98,56 +85,45 @@ def test_canaries_use_the_given_vocabulary():
     assert {word for canary in canaries for word in canary.phrase.split()} <= set(TREES[:8])
     size, corpus = len(vocabulary), Corpus.from_texts(["cedar date elm fig"] * 3)
     model = TableModel([1 / size] * size, [[1 / size] * size] * size, vocabulary)
-    for given in (model, vocabulary):
-        assert canaries_of(corpus, phrase="ash beech", vocabulary=given)[0].ids == (2, 3)
+    for source in (model, vocabulary):
+        assert canaries_of(corpus, phrase="ash beech", vocabulary=source)[0].ids == (2, 3)
 
 
-def test_the_seed_determines_the_canaries():
-    one, same, other = (canaries_of(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
-    assert one == same != other
+def test_coin_flip_canaries_depend_on_the_seed_and_have_one_copy_by_default():
+    first, same, other = (canaries_of(coin_flip=9, length=2, seed=seed) for seed in (1, 1, 2))
+    assert first == same != other
+    assert {canary.copies for canary in first} == {0, 1}
 
 
-# What is written
-
-
-def test_documents_keep_their_order_and_the_manifest_has_all_positions():
-    found = plant(MAIL, phrase=["quiet mice", "loud owls"], copies=4, seed=5)
-    texts = list(found.corpus)
-    assert [text for text in texts if text not in ("quiet mice", "loud owls")] == list(MAIL)
-    naive = {place for place, text in enumerate(texts) if text in ("quiet mice", "loud owls")}
-    assert len(naive) == 8
-    assert set(found.manifest.copy_positions) == naive
-
-
-def test_a_copy_is_written_only_with_out(tmp_path, told):
-    given = {"phrase": "quiet mice", "copies": 7, "controls": 2, "monitor": told}
-    found = plant(MAIL, **given)
-    assert (found.directory, told.tasks) == (None, [])
-    assert "directory" not in found.summary
-    counts = {name: found.summary[name] for name in ("canaries", "controls", "copies")}
+def test_a_copy_is_written_only_with_out(tmp_path, monitor):
+    options = {"phrase": "quiet mice", "copies": 7, "controls": 2, "monitor": monitor}
+    planting = plant(MAIL, **options)
+    assert (planting.directory, monitor.tasks) == (None, [])
+    assert "directory" not in planting.summary
+    counts = {name: planting.summary[name] for name in ("canaries", "controls", "copies")}
     assert counts == {"canaries": 1, "controls": 2, "copies": 7}
-    found.save(tmp_path / "run")
+    planting.save(tmp_path / "run")
     run = results.load(tmp_path / "run")
     assert (run.run["verb"], run.run["arguments"]["phrase"]) == ("plant", "quiet mice")
     assert [row["copies"] for row in run.rows] == [7, 0, 0]
 
-    written = plant(MAIL, **given, out=tmp_path / "planted")
-    assert told.tasks == ["writing the planted copy"]
-    assert written.manifest.sha256 == found.manifest.sha256
+    written = plant(MAIL, **options, out=tmp_path / "planted")
+    assert monitor.tasks == ["writing the planted copy"]
+    assert written.manifest.sha256 == planting.manifest.sha256
     copy = read_corpus(tmp_path / "planted" / "corpus.jsonl", user_column="user")
     assert copy.fingerprint() == written.corpus.fingerprint()
     assert Manifest.load(tmp_path / "planted" / "manifest.json").sha256 == written.manifest.sha256
-    checked = plant(tmp_path / "planted", verify=True)
-    assert checked.summary == {**written.summary, "verified": True}
+    verified = plant(tmp_path / "planted", verify=True)
+    assert verified.summary == {**written.summary, "verified": True}
 
 
 def test_a_path_and_its_corpus_give_the_same_manifest(tmp_path):
-    (tmp_path / "corpus.txt").write_text("\n".join(MAIL) + "\n")
-    of_path, of_object = (
-        plant(given, phrase=["quiet mice"], seed=3)
-        for given in (tmp_path / "corpus.txt", read_corpus(tmp_path / "corpus.txt"))
-    )
-    assert of_path.manifest.sha256 == of_object.manifest.sha256
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(MAIL) + "\n")
+    manifests = [
+        plant(data, phrase=["quiet mice"], seed=3).manifest for data in (path, read_corpus(path))
+    ]
+    assert manifests[0].sha256 == manifests[1].sha256
 
 
 def test_a_refusal_changes_no_files(tmp_path):
@@ -156,7 +132,7 @@ def test_a_refusal_changes_no_files(tmp_path):
         plant(MAIL, phrase="quiet mice", out=tmp_path)
     with pytest.raises(DataError):
         plant(MAIL, phrase="elm fig", out=tmp_path / "planted")
-    assert [one.name for one in tmp_path.iterdir()] == ["mine.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
 @pytest.mark.slow
@@ -177,15 +153,10 @@ def test_canaries_are_counted_by_kind_or_listed(tmp_path):
     assert "1 canary planted (1 copy in all), and 1 control." in str(one)
 
 
-# What is refused; `tests/cli/refused/plant.txt` has more
-
-
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("options", "message"),
     [
         ({"pattern": "odd"}, "`pattern` number 1 is not one of"),
-        ({"per_user": True, "repetitions": (0,)}, "whole numbers from 1 on"),
-        ({"per_user": True, "repetitions": ()}, "whole numbers from 1 on"),
         ({"phrase": ("a",), "pattern": ("mixed",)}, "plant them in turn"),
         ({"phrase": ("a",), "per_user": True}, "`phrase` and `per_user`"),
         ({"phrase": ("a",), "coin_flip": 9}, "`phrase` and `coin_flip`"),
@@ -197,13 +168,14 @@ def test_canaries_are_counted_by_kind_or_listed(tmp_path):
         ({"repetitions": (1,)}, "`repetitions` needs `per_user`"),
     ],
 )
-def test_conflicting_options_of_plant_are_named(settings, says):
-    with pytest.raises(ValueError, match=says):
-        plant(MAIL, **settings)
+def test_conflicting_options_are_refused(options, message):
+    """`tests/cli/refused/plant.txt` has more."""
+    with pytest.raises(ValueError, match=message):
+        plant(MAIL, **options)
 
 
-@pytest.mark.parametrize("given", ["0,2", "1,b", ",", "", "1.5", (0,), ()])
-def test_repetitions_are_whole_numbers_from_one_on(given):
+@pytest.mark.parametrize("repetitions", ["0,2", "1,b", ",", "", "1.5", (0,), ()])
+def test_repetitions_must_be_positive_whole_numbers(repetitions):
     with pytest.raises(ValueError, match="whole numbers from 1 on"):
-        parse_repetitions(given)
+        parse_repetitions(repetitions)
     assert parse_repetitions("1, 20") == parse_repetitions([1, 20]) == (1, 20)

@@ -1,4 +1,4 @@
-"""The page of a training shows its warnings, its statement and its curve."""
+"""The page of a training shows its notices, its guarantee and its curve."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -11,7 +11,7 @@ from vestige.reports.report import report_of
 
 TERMS = {
     "guarantee": "No guarantee for any of the 9 documents: <script>alert(1)</script>",
-    "earlier trainings": "Half were read before.",
+    "earlier trainings": "Half were used before.",
     "vocabulary": "It was made of this text.",
     "steps": "20 steps.",
 }
@@ -49,8 +49,8 @@ class PairTraining(DefendedTraining):
 
 
 @pytest.fixture
-def shown(tmp_path):
-    """The report of a training."""
+def report(tmp_path):
+    """Makes the report of a training."""
 
     def report(training, terms=None):
         run = {} if terms is None else {"privacy": terms}
@@ -60,52 +60,53 @@ def shown(tmp_path):
     return report
 
 
-def test_the_statement_begins_with_its_number(shown):
-    more = {"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}
-    found = shown(DefendedTraining(more), TERMS)
-    assert found.evidence[0] == TERMS["guarantee"]
-    assert found.notices == (TERMS["earlier trainings"], TERMS["vocabulary"])
-    promise, curve = found.tables
-    assert dict(promise.rows) == TERMS
+def test_the_report_begins_with_the_guarantee(report):
+    result = report(
+        DefendedTraining({"word_frequency_perplexity": 50.0, "vocabulary_made_of": "own"}), TERMS
+    )
+    assert result.evidence[0] == TERMS["guarantee"]
+    assert result.notices == (TERMS["earlier trainings"], TERMS["vocabulary"])
+    guarantee, curve = result.tables
+    assert dict(guarantee.rows) == TERMS
     assert curve.rows == (("1", "10", "60.0", "60.0"), ("2", "20", "40.0", "40.0"))
-    assert found.figures[0].svg.count("<svg") == 2
+    assert result.figures[0].svg.count("<svg") == 2
 
 
-def test_a_useless_model_gives_a_notice(shown):
-    more = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
-    [warning] = shown(DefendedTraining(more), {"guarantee": "ε = 1."}).notices
-    assert "no better than word frequencies: perplexity 40.0, word frequencies 30.0" in warning
+def test_a_useless_model_gives_a_notice(report):
+    summary = {"word_frequency_perplexity": 30.0, "vocabulary_made_of": "other"}
+    [notice] = report(DefendedTraining(summary), {"guarantee": "ε = 1."}).notices
+    assert "no better than word frequencies: perplexity 40.0, word frequencies 30.0" in notice
 
 
-def test_the_report_states_a_missing_guarantee(shown):
-    found = shown(DefendedTraining())
-    assert "No defence with a guarantee" in found.evidence[0]
-    assert len(found.tables) == 1
+def test_the_report_states_a_missing_guarantee(report):
+    result = report(DefendedTraining())
+    assert "No defence with a guarantee" in result.evidence[0]
+    assert len(result.tables) == 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("last", [None, 1e300, 0.0, -1.0])
-def test_infinite_perplexities_are_left_out_of_the_chart(shown, last):
-    found = shown(DefendedTraining(last=last))
-    assert len(found.figures) == 1
-    assert "NaN" not in found.figures[0].svg
+def test_perplexities_that_have_no_logarithm_are_left_out_of_the_chart(report, last):
+    result = report(DefendedTraining(last=last))
+    assert len(result.figures) == 1
+    assert "NaN" not in result.figures[0].svg
 
 
 @pytest.mark.parametrize(
-    ("training", "lede", "columns"),
+    ("training", "scores", "columns"),
     [
         (IntentSlotTraining(), "and intent accuracy 0.9.", ("intent accuracy", "slot F1")),
         (PairTraining(), "and BLEU 0.25.", ("BLEU",)),
     ],
 )
-def test_scores_of_a_task_are_listed_with_the_perplexity(shown, training, lede, columns):
-    found = shown(training)
-    assert found.evidence[0].startswith(f"Perplexity 40.0 on the validation text {lede}")
-    assert found.evidence[0].endswith("This does not measure what the model reveals.")
-    assert found.tables[0].columns[4:] == columns
-    assert {len(row) for row in found.tables[0].rows} == {len(found.tables[0].columns)}
+def test_scores_of_a_task_are_listed_with_the_perplexity(report, training, scores, columns):
+    result = report(training)
+    assert result.evidence[0].startswith(f"Perplexity 40.0 on the validation text {scores}")
+    assert result.evidence[0].endswith("This does not measure what the model reveals.")
+    assert result.tables[0].columns[4:] == columns
+    assert {len(row) for row in result.tables[0].rows} == {len(result.tables[0].columns)}
 
 
-def test_a_damaged_statement_is_refused(shown):
+def test_a_damaged_statement_is_refused(report):
     with pytest.raises(RunError, match="not a complete DefendedTraining run"):
-        shown(DefendedTraining(), ["no", "terms"])
+        report(DefendedTraining(), ["no", "terms"])

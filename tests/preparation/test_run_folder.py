@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.preparation.trainings import job
+from tests.preparation.trainings import session
 from vestige import results
 from vestige.preparation.run_training import log_result, save
 from vestige.preparation.trained import RUN, Trained, repeats
@@ -13,23 +13,20 @@ from vestige.results import Result
 from vestige.training.history import StopAtPerplexity, TrainingHistory
 from vestige.training.word_frequencies import useless_model, useless_training
 
-AS_GOOD = {"word_frequency_perplexity": 7.0, "validation_perplexity": 7.0, "perplexity": 7.0}
-"""A training as good as the frequencies of words, whatever judged it."""
 
-
-def test_a_run_records_the_call_and_further_entries(tmp_path, told):
-    measured = Result(kind="Sums", summary={"number": 3}, rows=[{"row": 1}, {"row": 2}])
-    more = {"configuration": {"epochs": 2}, "division": {"held_out_documents": 5}}
-    save(job(tmp_path, told, seed=4), measured, **more)
+def test_a_run_records_the_call_and_further_entries(tmp_path, monitor):
+    result = Result(kind="Sums", summary={"number": 3}, rows=[{"row": 1}, {"row": 2}])
+    entries = {"configuration": {"epochs": 2}, "division": {"held_out_documents": 5}}
+    save(session(tmp_path, monitor, seed=4), result, **entries)
     run = results.load(tmp_path / RUN)
-    assert run.run.items() >= {"verb": "train", "seed": 4, **more}.items()
+    assert run.run.items() >= {"verb": "train", "seed": 4, **entries}.items()
     assert (run.summary, list(run.rows)) == ({"number": 3}, [{"row": 1}, {"row": 2}])
     history = TrainingHistory(epochs=(), best_epoch=0, stopped=False)
-    found = Trained.load(tmp_path, history)
-    assert found.summary == {"model": str(tmp_path / "model"), "number": 3}
-    assert found.record["configuration"] == {"epochs": 2}
-    assert found.history is history
-    assert useless_model(tmp_path) is None  # it counted no words
+    loaded = Trained.load(tmp_path, history)
+    assert loaded.summary == {"model": str(tmp_path / "model"), "number": 3}
+    assert loaded.record["configuration"] == {"epochs": 2}
+    assert loaded.history is history
+    assert useless_model(tmp_path) is None  # it has no word frequencies
 
 
 @pytest.mark.parametrize(
@@ -42,16 +39,18 @@ def test_a_run_records_the_call_and_further_entries(tmp_path, told):
         ({"judged_by": "training", "validation_perplexity": None, "perplexity": 3.0}, False),
     ],
 )
-def test_a_training_is_judged_by_its_recorded_text(tmp_path, told, change, useless):
-    summary = {**AS_GOOD, **change}
+def test_a_model_no_better_than_word_frequencies_is_useless(tmp_path, monitor, change, useless):
+    names = ("word_frequency_perplexity", "validation_perplexity", "perplexity")
+    summary = {**dict.fromkeys(names, 7.0), **change}
     assert (useless_training(summary) is not None) == useless
-    save(job(tmp_path, told), Result(kind="Sums", summary=summary, rows=[]), configuration={})
-    for where in (tmp_path, str(tmp_path)):
-        found = useless_model(where)
-        assert (found is not None) == useless
-        assert found is None or found.startswith("The model predicts no better")
-    for nothing in (tmp_path / "nowhere", object()):
-        assert useless_model(nothing) is None
+    result = Result(kind="Sums", summary=summary, rows=[])
+    save(session(tmp_path, monitor), result, configuration={})
+    for path in (tmp_path, str(tmp_path)):
+        warning = useless_model(path)
+        assert (warning is not None) == useless
+        assert warning is None or warning.startswith("The model predicts no better")
+    for other in (tmp_path / "nowhere", object()):
+        assert useless_model(other) is None
 
 
 def test_only_directories_of_seeds_are_repeats(tmp_path):
@@ -65,7 +64,7 @@ RANDOM = "That is worse than a random guess"
 
 
 @pytest.mark.parametrize(
-    ("change", "stop", "lines"),
+    ("change", "stop", "expected"),
     [
         ({}, None, ["Epoch 2 kept, validation perplexity 8.0"]),
         ({"validation_perplexity": None}, None, ["Epoch 2 kept, perplexity 9.0"]),
@@ -85,17 +84,16 @@ RANDOM = "That is worse than a random guess"
             None,
             ["Epoch 2 kept, without a finite perplexity", RANDOM],
         ),
-        # its report warns of a model as good as word frequencies
+        # The report has the warning of a model that is no better than word frequencies.
         ({"word_frequency_perplexity": 7.0, "judged_by": "validation"}, None, ["Epoch 2 kept"]),
     ],
 )
-def test_the_chosen_epoch_is_logged_with_advice(told, change, stop, lines):
-    usual = {"epoch": 2.0, "steps": 1200, "stopped": False, "perplexity": 9.0}
+def test_the_chosen_epoch_is_logged_with_advice(monitor, change, stop, expected):
+    summary = {"epoch": 2.0, "steps": 1200, "stopped": False, "perplexity": 9.0}
     model = SimpleNamespace(vocabulary=range(100))
-    made = TrainingSetup(
+    setup = TrainingSetup(
         kind="DefendedTraining", model=model, stop=stop, task=None, config=None, measure=dict
     )
-    log_result({**usual, "validation_perplexity": 8.0, **change}, made, told)
-    assert [line.startswith(begin) for line, begin in zip(told.lines, lines, strict=True)] == [
-        True
-    ] * len(lines)
+    log_result({**summary, "validation_perplexity": 8.0, **change}, setup, monitor)
+    for line, start in zip(monitor.lines, expected, strict=True):
+        assert line.startswith(start)

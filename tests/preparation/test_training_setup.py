@@ -8,11 +8,10 @@ import pytest
 import torch
 
 from tests.monitors import RecordingMonitor
-from tests.preparation.trainings import CORPUS, LINES, SMALL, SONGS, job
+from tests.preparation.trainings import CORPUS, LINES, SMALL, SONGS, session
 from vestige.data.corpus import Corpus
 from vestige.data.encoded import EncodedCorpus
 from vestige.data.sources import planted_secrets
-from vestige.data.subwords import SubwordVocabulary
 from vestige.data.utterances import Utterance, Utterances
 from vestige.defences.methods.private import DPSGD
 from vestige.defences.methods.regularizers import Goldfish
@@ -37,21 +36,20 @@ from vestige.training.history import EarlyStopping, StopAtPerplexity
 from vestige.training.presets import PRESETS
 from vestige.training.word_frequencies import frequency_perplexity
 
-NONE = NoDefence()
-
 
 @pytest.fixture
 def prepared(tmp_path):
-    """The model and configuration of a training on text."""
+    """Makes the model and configuration of a training on text."""
 
-    def make(*, task="text", preset=None, texts=None, defence=NONE, start=None, seed=0, **more):
-        options = {"model": ModelOptions(), "training": TrainingOptions(), **more}
-        made = text_setup(
-            job(tmp_path / "out", RecordingMonitor(), start=start, seed=seed),
-            texts or read_texts(CORPUS, hold_out=0.0), start,
-            task=task, preset=preset, defence=defence, **options,
-        )  # fmt: skip
-        return made.model, made.config
+    def make(*, texts=None, start=None, seed=0, **options):
+        defaults = {
+            "task": "text", "preset": None, "defence": NoDefence(), "model": ModelOptions(),
+            "training": TrainingOptions(),
+        }  # fmt: skip
+        call = session(tmp_path / "out", RecordingMonitor(), start=start, seed=seed)
+        texts = texts or read_texts(CORPUS, hold_out=0.0)
+        setup = text_setup(call, texts, start, **defaults | options)
+        return setup.model, setup.config
 
     return make
 
@@ -61,24 +59,21 @@ def small(prepared):
     return prepared(model=SMALL)[0]
 
 
-# Running text
-
-
 @pytest.mark.parametrize(
-    ("architecture", "suits"),
+    ("architecture", "preset"),
     [(None, "ptb-lstm"), ("lstm", "ptb-lstm"), ("transformer", "reddit-transformer")],
 )
-def test_the_architecture_determines_the_default_preset(prepared, architecture, suits):
+def test_the_architecture_determines_the_default_preset(prepared, architecture, preset):
     model, config = prepared(model=ModelOptions(architecture=architecture))
-    assert model.config == PRESETS[suits].model
-    assert config == PRESETS[suits].training
+    assert model.config == PRESETS[preset].model
+    assert config == PRESETS[preset].training
 
 
 def test_options_override_single_settings_of_the_preset(prepared):
-    asked = TrainingOptions(epochs=2, learning_rate=0.25)
-    assert asked.chosen == {"epochs": 2, "learning_rate": 0.25}
+    training = TrainingOptions(epochs=2, learning_rate=0.25)
+    assert training.chosen == {"epochs": 2, "learning_rate": 0.25}
     model, config = prepared(
-        preset="demo", model=ModelOptions(hidden_size=6), training=asked, seed=7
+        preset="demo", model=ModelOptions(hidden_size=6), training=training, seed=7
     )
     assert model.config == replace(PRESETS["demo"].model, hidden_size=6)
     assert config == replace(PRESETS["demo"].training, epochs=2, learning_rate=0.25, seed=7)
@@ -94,8 +89,8 @@ def test_options_override_single_settings_of_the_preset(prepared):
 )
 def test_only_recurrent_models_share_sizes(prepared, preset, architecture, kind):
     model, config = prepared(preset=preset, model=ModelOptions(architecture=architecture))
-    same = kind(**asdict(PRESETS[preset].model)) if architecture == "gru" else kind()
-    assert model.config == same
+    expected = kind(**asdict(PRESETS[preset].model)) if architecture == "gru" else kind()
+    assert model.config == expected
     assert config == PRESETS[preset].training
 
 
@@ -108,7 +103,7 @@ def test_next_word_models_have_equal_embedding_and_hidden_sizes(prepared):
 
 
 @pytest.mark.parametrize(
-    ("given", "batching"),
+    ("options", "batching"),
     [
         ({}, "documents"),
         ({"defence": Goldfish()}, "documents"),
@@ -117,42 +112,37 @@ def test_next_word_models_have_equal_embedding_and_hidden_sizes(prepared):
         ({"training": TrainingOptions(batching="users")}, "users"),
     ],
 )
-def test_defences_determine_the_batches_of_next_word_models(prepared, given, batching):
-    assert prepared(task="next-word", model=SMALL, **given)[1].batching == batching
+def test_defences_determine_the_batches_of_next_word_models(prepared, options, batching):
+    assert prepared(task="next-word", model=SMALL, **options)[1].batching == batching
 
 
 def test_the_seed_determines_the_initial_weights(prepared):
-    one, same, other = (prepared(model=SMALL, seed=seed)[0].state_dict() for seed in (1, 1, 2))
-    assert all(torch.equal(one[name], same[name]) for name in one)
-    assert not all(torch.equal(one[name], other[name]) for name in one)
+    first, same, other = (prepared(model=SMALL, seed=seed)[0].state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(first[name], same[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
 
 
 def test_the_vocabulary_has_all_words_of_canaries(prepared, tmp_path):
-    asked = replace(SMALL, vocab_size=7)
+    shape = replace(SMALL, vocab_size=7)
     plant(CORPUS, phrase="quiet 33", out=tmp_path / "planted")
     texts = read_texts(tmp_path / "planted", hold_out=0.0)
-    assert "33" not in prepared(model=asked)[0].vocabulary.words
-    assert {"quiet", "33"} <= set(prepared(texts=texts, model=asked)[0].vocabulary.words)
+    assert "33" not in prepared(model=shape)[0].vocabulary.words
+    assert {"quiet", "33"} <= set(prepared(texts=texts, model=shape)[0].vocabulary.words)
 
 
 def test_a_given_vocabulary_is_used_unchanged(prepared, small, tmp_path):
     save_model(small, tmp_path / "saved")
     texts = read_texts(Corpus.from_texts(["nothing of it is known"]), hold_out=0.0)
-    for given in (small, tmp_path / "saved", str(tmp_path / "saved")):
-        model, _ = prepared(texts=texts, model=replace(SMALL, vocabulary=given))
+    for vocabulary in (small, tmp_path / "saved", str(tmp_path / "saved")):
+        model, _ = prepared(texts=texts, model=replace(SMALL, vocabulary=vocabulary))
         assert model.vocabulary.fingerprint() == small.vocabulary.fingerprint()
 
 
-def test_the_bpe_tokenizer_learns_subwords(prepared):
-    vocabulary = prepared(model=replace(SMALL, tokenizer="bpe", vocab_size=270))[0].vocabulary
-    assert isinstance(vocabulary, SubwordVocabulary)
-    assert len(vocabulary) <= 270
-
-
-def test_a_loaded_model_is_copied_and_continued_gently(prepared, small):
+def test_a_loaded_model_is_copied_and_has_its_own_default_settings(prepared, small):
     model, config = prepared(start=small, seed=3)
     assert model is not small
-    assert all(torch.equal(small.state_dict()[n], one) for n, one in model.state_dict().items())
+    after = model.state_dict()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in small.state_dict().items())
     assert config == TrainingConfig(seed=3, epochs=3)
     assert prepared(start=small, preset="demo")[1] == PRESETS["demo"].training
 
@@ -165,6 +155,9 @@ def test_models_that_cannot_be_continued_are_refused(prepared, small):
         prepared(start=small, model=ModelOptions(lora_rank=2))
     with pytest.raises(ValueError, match="`from_` must be a model whose weights can be trained"):
         prepared(start=Adapter())
+
+
+def test_the_context_of_the_model_limits_the_sequence_length(prepared, small):
     start = deepcopy(small)
     start.longest = 35
     assert prepared(start=start)[1].sequence_length == 35
@@ -172,27 +165,27 @@ def test_models_that_cannot_be_continued_are_refused(prepared, small):
         prepared(start=start, training=TrainingOptions(sequence_length=36))
 
 
-def test_the_record_has_the_continued_model(small, tmp_path, told):
+def test_the_record_has_the_continued_model(small, tmp_path, monitor):
     save_model(small, tmp_path / "saved")
-    fresh = job(tmp_path / "out", told, data="lines.txt")
-    record_inputs(fresh, Texts(CORPUS, Corpus.from_texts([])), small)
-    assert set(fresh.models) == {"trained"}
-    assert set(fresh.data) == {"training"}
-    again = job(tmp_path / "out", told, start=tmp_path / "saved", validation="other.txt")
-    record_inputs(again, Texts(CORPUS, CORPUS), small)
-    assert again.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
-    assert again.data["training"]["documents"] == len(LINES)
-    assert again.data["validation"]["path"] == "other.txt"
+    new = session(tmp_path / "out", monitor, data="lines.txt")
+    record_inputs(new, Texts(CORPUS, Corpus.from_texts([])), small)
+    assert set(new.models) == {"trained"}
+    assert set(new.data) == {"training"}
+    continued = session(tmp_path / "out", monitor, start=tmp_path / "saved", validation="v.txt")
+    record_inputs(continued, Texts(CORPUS, CORPUS), small)
+    assert continued.models["from"]["sha256"] == fingerprint(tmp_path / "saved")
+    assert continued.data["training"]["documents"] == len(LINES)
+    assert continued.data["validation"]["path"] == "v.txt"
 
 
 def test_word_frequencies_are_scored_on_the_validation_text():
-    text, held = (
+    text, held_out = (
         EncodedCorpus(np.array(ids, np.int32), np.array([0, len(ids)]))
         for ids in ([0, 0, 0, 1, 2, 2], [3, 1])
     )
-    for judge, name in ((None, "training"), (held, "validation")):
-        assert _word_frequency_scores(text, judge, 4) == {
-            "word_frequency_perplexity": frequency_perplexity(text, judge or text, size=4),
+    for validation, name in ((None, "training"), (held_out, "validation")):
+        assert _word_frequency_scores(text, validation, 4) == {
+            "word_frequency_perplexity": frequency_perplexity(text, validation or text, size=4),
             "judged_by": name,
         }
 
@@ -210,22 +203,20 @@ def test_early_stopping_needs_validation_text():
         patient.stop(validated=False)
 
 
-# Utterances
-
 STOPS = Utterances.of([Utterance(("Stop", "now"), ("O", "O"), "Stop")] * 3)
-SPOKEN = Texts(SONGS, STOPS, Utterances.of([]))
-WIDE = ModelOptions(layers=1, hidden_size=4, embedding_size=6)
+UTTERANCES = Texts(SONGS, STOPS, Utterances.of([]))
 
 
 @pytest.fixture
 def prepared_nlu(tmp_path):
-    """The model and configuration of a training on utterances."""
+    """Makes the model and configuration of a training on utterances."""
 
-    def make(parts=SPOKEN, *, start=None, **more):
-        options = {"model": WIDE, "training": TrainingOptions(), "nlu": NluOptions(), **more}
-        session = job(tmp_path / "out", RecordingMonitor(), start=start)
-        made = utterance_setup(session, parts, start, **options)
-        return made.model, made.config
+    def make(parts=UTTERANCES, *, start=None, **options):
+        shape = ModelOptions(layers=1, hidden_size=4, embedding_size=6)
+        defaults = {"model": shape, "training": TrainingOptions(), "nlu": NluOptions()}
+        call = session(tmp_path / "out", RecordingMonitor(), start=start)
+        setup = utterance_setup(call, parts, start, **defaults | options)
+        return setup.model, setup.config
 
     return make
 
@@ -239,8 +230,8 @@ def test_planted_secrets_add_their_labels_and_candidates(prepared_nlu, tmp_path)
     assert set(labels.intents) == {"Play", "PinIntent"}
     assert {"O", "B-song", "B-canary", "I-canary"} <= set(labels.tags)
     assert set(secrets.words) <= set(prepared_nlu(parts)[0].vocabulary.words)
-    unseen = labels_of(Texts(SONGS, Utterances.of([]), STOPS))
-    assert set(unseen.intents) == {"Play"}
+    of_test_part = labels_of(Texts(SONGS, Utterances.of([]), STOPS))
+    assert set(of_test_part.intents) == {"Play"}
 
 
 def test_a_new_model_has_the_sizes_and_defences_of_the_options(prepared_nlu):
@@ -256,7 +247,7 @@ def test_a_new_model_has_the_sizes_and_defences_of_the_options(prepared_nlu):
     assert defended.config.char_filters == CHAR_FILTERS
 
 
-def test_validation_words_are_known_and_test_words_are_not(prepared_nlu):
+def test_the_vocabulary_has_validation_words_but_no_test_words(prepared_nlu):
     test = Utterances.of([Utterance(("never",), ("O",), "Play")])
     words = set(prepared_nlu(Texts(SONGS, STOPS, test))[0].vocabulary.words)
     assert {"play", "Stop", "song7"} <= words
@@ -285,9 +276,9 @@ def test_vectors_determine_the_width_and_add_test_words(prepared_nlu, tmp_path):
 def test_a_model_is_continued_from_a_copy_or_its_folder(prepared_nlu, tmp_path):
     start, _ = prepared_nlu()
     save_model(start, tmp_path / "saved")
-    for given in (start, tmp_path / "saved"):
-        model, config = prepared_nlu(start=given, training=TrainingOptions(batch_size=5))
+    for source in (start, tmp_path / "saved"):
+        model, config = prepared_nlu(start=source, training=TrainingOptions(batch_size=5))
         assert config == TrainingConfig(seed=0, keep="last", epochs=10, batch_size=5)
         assert model is not start
-        new, old = model.state_dict(), start.state_dict()
-        assert all(torch.equal(new[name], old[name]) for name in old)
+        after = model.state_dict()
+        assert all(torch.equal(tensor, after[name]) for name, tensor in start.state_dict().items())

@@ -8,8 +8,8 @@ from vestige.session import Session
 
 LINES = [f"line {number} of the text" for number in range(40)]
 CORPUS = Corpus.from_texts(LINES)
-LETTERS = Corpus.from_texts(LINES, users=[("ann", "bob", "cy")[n % 3] for n in range(40)])
-HELD = Corpus.from_texts(LINES[:5])
+USER_CORPUS = Corpus.from_texts(LINES, users=[("ann", "bob", "cy")[n % 3] for n in range(40)])
+VALIDATION = Corpus.from_texts(LINES[:5])
 SONGS = Utterances.of(
     Utterance(("play", f"song{number}"), ("O", "B-song"), "Play") for number in range(40)
 )
@@ -42,16 +42,18 @@ TASKS = {
 }
 
 
-def trained(out, data=None, *, task="text", **given):
-    """A training on the CPU, on the texts of its task unless it is given others."""
-    usual, options = TASKS.get(task, TASKS["dialogue"])
-    if "validation" in given:
-        options = {name: value for name, value in options.items() if name != "hold_out"}
-    own = usual if data is None else data
-    return train(own, out=out, task=task, device="cpu", **{**options, **given})
+def trained(out, data=None, *, task="text", **options):
+    """A training on the CPU, with the texts and settings of its task as defaults."""
+    default, settings = TASKS.get(task, TASKS["dialogue"])
+    if "validation" in options:
+        settings = {name: value for name, value in settings.items() if name != "hold_out"}
+    corpus = default if data is None else data
+    return train(corpus, out=out, task=task, device="cpu", **{**settings, **options})
 
 
-def job(out, monitor, *, seed=0, start=None, data=CORPUS, validation=None):
-    """A call of `train` that begins in `out`."""
-    given = {"out": out, "resume": False, "from_": start, "data": data, "validation": validation}
-    return Session("train", given, seed=seed, device="cpu", monitor=monitor)
+def session(out, monitor, *, seed=0, start=None, data=CORPUS, validation=None):
+    """The session of a call of `train`."""
+    arguments = {
+        "out": out, "resume": False, "from_": start, "data": data, "validation": validation
+    }  # fmt: skip
+    return Session("train", arguments, seed=seed, device="cpu", monitor=monitor)
