@@ -1,4 +1,4 @@
-"""Trainings with the callback and with `PrivateTrainer`, as a user's script would run them."""
+"""Trainings with the callback and with `PrivateTrainer`, as in a user's script."""
 
 import re
 from math import inf
@@ -31,28 +31,28 @@ def _arguments(world: World, **settings: Any) -> Any:
 
 
 def callback(world: World, model: str, *, rate: float, planted: Path) -> str:
-    """The callback's verdict after two steps; a limit that it raises for is a leak."""
+    """The callback's verdict after two steps; an exceeded limit counts as a leak."""
     from transformers import Trainer
 
     from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 
     network, data, collator, tokenizer = _parts(world, model, texts_of(planted))
-    watched = LeakageCallback(str(planted), fail_above={"exposure": 3.0}, every=1.0)
+    leakage = LeakageCallback(str(planted), fail_above={"exposure": 3.0}, every=1.0)
     trainer = Trainer(
         model=network, train_dataset=data, data_collator=collator, processing_class=tokenizer,
         args=_arguments(world, max_steps=2, per_device_train_batch_size=8, learning_rate=rate),
     )  # fmt: skip
-    watched.trainer = trainer
-    trainer.add_callback(watched)
+    leakage.trainer = trainer
+    trainer.add_callback(leakage)
     try:
         trainer.train()
     except Leakage:
         return LEAK
-    return watched.result.claim.verdict
+    return leakage.result.claim.verdict
 
 
 def private(world: World, case: str) -> str:
-    """Whether the statement of a private training holds; a refusal is raised."""
+    """A verdict on the statement of a private training; a refusal is raised."""
     from transformers import Trainer
 
     from vestige import DPSGD
@@ -70,15 +70,15 @@ def private(world: World, case: str) -> str:
         processing_class=tokenizer, privacy=DPSGD(epsilon=8),
     )  # fmt: skip
 
-    def claimed() -> float:
+    def epsilon() -> float:
         trainer.train()
         if trainer.privacy_statement[0].startswith("No guarantee"):
             return inf
         return float(re.search(r"ε = ([\d.]+)", trainer.privacy_statement[0])[1])
 
-    once = claimed()
-    if once == inf:
+    first = epsilon()
+    if first == inf:
         return UNDECIDED
-    if case == "trained twice" and claimed() <= 1.02 * once:
+    if case == "trained twice" and epsilon() <= 1.02 * first:
         return LEAK  # two trainings cost more than one
     return NO_LEAK
