@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import pytest
 
 from tests.cli import example
 from tests.cli.shell import invoke
+from tests.files import damaged_copy
 from tests.networks import write_bert
 from vestige import results
 from vestige.cli import app as cli
@@ -101,7 +101,7 @@ def _write_models(root: Path) -> None:
         ("model-unknown", "model.json", json.dumps({**settings, "architecture": "quantum"})),
         ("model-later", "model.json", json.dumps({**settings, "format": 99})),
     ]:
-        _damaged_copy(sound, root / name, file, content)
+        damaged_copy(sound, root / name, file, content)
     for name, file, content in [
         ("hf-bad-json", "config.json", "{"),
         ("hf-no-weights", "config.json", '{"model_type": "gpt2"}'),
@@ -126,10 +126,10 @@ def _write_runs(root: Path) -> None:
         ("run-list", "summary.json", "[]"),
         ("run-later", "run.json", '{"format": 99, "result": "UpdateDiff"}'),
     ]:
-        _damaged_copy(root / "run", root / name, file, content)
+        damaged_copy(root / "run", root / name, file, content)
     record = json.loads((root / "run" / "run.json").read_text())
     del record["files"]  # as in older runs, which have no checksums
-    _damaged_copy(root / "run", root / "run-no-columns", "run.json", json.dumps(record))
+    damaged_copy(root / "run", root / "run-no-columns", "run.json", json.dumps(record))
     pq.write_table(pa.table({"rank": [0]}), root / "run-no-columns" / "rows.parquet")
 
 
@@ -147,15 +147,7 @@ def _write_plantings(root: Path, shell) -> None:
         ("planted-empty", "manifest.json", "{}"),
         ("planted-gone", "corpus.jsonl", "\n".join(unplanted)),
     ]:
-        _damaged_copy(root / "planted", root / name, file, content)
-
-
-def _damaged_copy(sound: Path, copy: Path, file: str, content: str | bytes | None) -> None:
-    """Copy a directory with one file replaced, or missing if the content is None."""
-    shutil.copytree(sound, copy)
-    (copy / file).unlink()
-    if content is not None:
-        (copy / file).write_bytes(content if isinstance(content, bytes) else content.encode())
+        damaged_copy(root / "planted", root / name, file, content)
 
 
 @pytest.fixture(scope="session")

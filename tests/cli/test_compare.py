@@ -1,6 +1,5 @@
 """`vestige compare` on directories of `vestige train`."""
 
-import json
 import shutil
 from itertools import pairwise
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.cli.refusals import refused, table
+from tests.files import write_rows
 from vestige import results
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
@@ -84,24 +84,17 @@ def runs(tmp_path_factory):
     canaries = [Canary(phrase, "random", (), copies) for phrase, copies in PLANTED.items()]
     canaries += [Canary(phrase, "random", (), 0) for phrase in CONTROLS]
     _write_manifest(root / "planted", canaries)
-    _write_manifest(root / "unknown", [Canary("purple window frame", "random", (), 3)])
-    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[::-1]))
-    _write_manifest(root / "foreign", canaries, vocabulary)
     _write_manifest(root / "no-control", canaries[:4])
-    (root / "changed").mkdir()
-    manifest = (root / "planted" / "manifest.json").read_text()
-    (root / "changed" / "manifest.json").write_text(manifest.replace("red mill", "red gate"))
     test = corpus(seed=2)
     rows = [{"text": t, "author": user} for t, user in zip(test, test.users, strict=True)]
-    (root / "test.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    write_rows(root / "test.jsonl", rows)
     (root / "file").write_text("not a directory")
     return root
 
 
-def _write_manifest(folder, canaries, vocabulary=None):
+def _write_manifest(folder, canaries):
     folder.mkdir()
-    _, manifest = plant(PLAIN_TEXT, canaries, seed=0, user="planted", vocabulary=vocabulary)
-    manifest.save(folder / "manifest.json")
+    plant(PLAIN_TEXT, canaries, seed=0, user="planted")[1].save(folder / "manifest.json")
 
 
 @pytest.fixture(scope="module")

@@ -4,13 +4,13 @@
 """
 
 import json
-import shutil
 
 import pytest
 from safetensors.torch import load
 
 from tests.cli import conftest
 from tests.cli.refusals import listing, refused, table
+from tests.files import damaged_copy, write_rows
 from vestige.data.corpus import Corpus
 from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.data.vocabulary import WordVocabulary
@@ -48,30 +48,22 @@ def make(shell, root, line):
     assert done.exit_code == 0, (line, done.stderr, done.exception)
 
 
-def rows(path, *records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory, shell):
     """Texts of three users, of one and of none, pairs, and trainings on some of them."""
     root = tmp_path_factory.mktemp("texts")
     for name, users in [("letters", ["ann", "bob", "cy"]), ("anns", ["ann"])]:
         texts = [{"text": line, "who": users[n % len(users)]} for n, line in enumerate(LINES)]
-        rows(root / f"{name}.jsonl", *texts)
-    rows(root / "nobodys.jsonl", *({"text": line} for line in LINES))
+        write_rows(root / f"{name}.jsonl", texts)
+    write_rows(root / "nobodys.jsonl", ({"text": line} for line in LINES))
     mail = [" ".join((TREES * 2)[n : n + 6]) for n in range(12)]
     senders = ["ann", "bob", ""] * 4
-    rows(
-        root / "mail.jsonl",
-        *({"text": t, "from": s} for t, s in zip(mail, senders, strict=True)),
-    )
+    messages = [{"text": t, "from": s} for t, s in zip(mail, senders, strict=True)]
+    write_rows(root / "mail.jsonl", messages)
     pairs = [("un deux", "one two"), ("trois", "three"), ("deux quatre", "two four")] * 12
-    rows(
-        root / "pairs.jsonl",
-        *({"french": f, "english": e, "who": f"u{n % 4}"} for n, (f, e) in enumerate(pairs)),
-    )
-    rows(root / "plain.jsonl", {"english": "one", "who": "u1"})
+    pairs = [{"french": f, "english": e, "who": f"u{n % 4}"} for n, (f, e) in enumerate(pairs)]
+    write_rows(root / "pairs.jsonl", pairs)
+    write_rows(root / "plain.jsonl", [{"english": "one", "who": "u1"}])
     vocabulary = WordVocabulary.build(Corpus.from_texts(["one"]))
     save_model(new_model(vocabulary, NETWORK, seed=0), root / "lstm")
     for name, options in [("plain", ""), ("dp", NOISY), ("adversarial", "--defence adversarial")]:
@@ -130,8 +122,8 @@ def _broken_utterances(root):
         ("wordless", {"tokens": [], "tags": []}),
         ("aimless", {"intent": ""}),
     ]:
-        rows(root / f"{name}.jsonl", sound, sound | change)
-    rows(root / "untagged.jsonl", {"tokens": ["hi"], "intent": "Greet"})
+        write_rows(root / f"{name}.jsonl", [sound, sound | change])
+    write_rows(root / "untagged.jsonl", [{"tokens": ["hi"], "intent": "Greet"}])
     (root / "cut.jsonl").write_text(json.dumps(sound) + "\n" + json.dumps(sound)[:20])
     (root / "empty.jsonl").write_text("")
     (root / "odd.txt").write_bytes(b"caf\xe9\n")
@@ -163,10 +155,7 @@ def _broken_plantings(root):
         ("label", "train.jsonl", with_copy(lines[copy].replace("PinIntent", "Other"))),
         ("tag", "train.jsonl", with_copy(lines[copy].replace("B-canary", "O"))),
     ]:
-        shutil.copytree(planted, root / name)
-        (root / name / file).unlink()
-        if content is not None:
-            (root / name / file).write_text(content)
+        damaged_copy(planted, root / name, file, content)
 
 
 NEW = "--out W/new"

@@ -6,12 +6,12 @@ fillings, and names of files and columns are public and have no mark.
 
 import json
 import random
-import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.files import damaged_copy, write_rows
 from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
@@ -177,10 +177,10 @@ def make(root: Path, shell: Any) -> None:
     for name, seed in (("before", 0), ("after", 1)):
         save_model(bigrams([*WORDS], seed), root / name)
     save_model(bigrams([*WORDS[:-1], f"{MARK}yew"], 2), root / "other")
-    _damaged_copy(root / "before", root / "broken", "model.json", b'{"architecture": "xqz')
+    damaged_copy(root / "before", root / "broken", "model.json", b'{"architecture": "xqz')
     words = json.loads((root / "before" / "vocabulary.json").read_text())
     twice = {**words, "words": [*words["words"], WORDS[0]]}
-    _damaged_copy(root / "before", root / "twice", "vocabulary.json", json.dumps(twice).encode())
+    damaged_copy(root / "before", root / "twice", "vocabulary.json", json.dumps(twice))
     for name, line in {
         "planted": "plant W/corpus.jsonl --phrase NEW",
         "planted-known": "plant W/corpus.jsonl --vocabulary W/before --length 3",
@@ -204,7 +204,7 @@ def _write_texts(root: Path) -> None:
             for user in range(users)
             for _ in range(each)
         ]
-        (root / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_rows(root / f"{name}.jsonl", rows)
     line = json.dumps({"text": KNOWN})
     for name, content in {
         "no-header.csv": f"{KNOWN},{MARK}ann\n{PHRASE},{MARK}bob\n",
@@ -245,7 +245,7 @@ def _write_utterances(root: Path) -> None:
         "utterances-tags": {"tags": ["I-song", "O"]},
         "utterances-mixed": {"tokens": [[f"{MARK}play"], f"{MARK}it"]},
     }.items():
-        (root / f"{name}.jsonl").write_text(json.dumps(row | changed) + "\n")
+        write_rows(root / f"{name}.jsonl", [row | changed])
     (root / "utterances-cut.jsonl").write_text(json.dumps(row)[:-40] + "\n")
     (root / "brackets.csv").write_text(
         f"scenario,intent,answer_annotation\nmusic,play,{MARK}play [song : {MARK}one\n"
@@ -266,9 +266,9 @@ def _write_plantings(root: Path) -> None:
         ("gone", "corpus.jsonl", "".join(line for line in lines if PHRASE not in line)),
         ("moved", "corpus.jsonl", "".join(sorted(lines))),
     ]:
-        _damaged_copy(root / "planted", root / f"planted-{name}", file, content.encode())
+        damaged_copy(root / "planted", root / f"planted-{name}", file, content)
     latin = json.dumps(manifest).replace(PHRASE, f"{KNOWN}\xe9").encode("latin-1")
-    _damaged_copy(root / "planted", root / "planted-latin", "manifest.json", latin)
+    damaged_copy(root / "planted", root / "planted-latin", "manifest.json", latin)
 
     manifest = json.loads((root / "planted-nlu" / "manifest.json").read_text())
     lines = (root / "planted-nlu" / "train.jsonl").read_text().splitlines(keepends=True)
@@ -282,16 +282,11 @@ def _write_plantings(root: Path) -> None:
         ("moved", "train.jsonl", "".join(sorted(lines))),
     ]:
         data = content if isinstance(content, str) else json.dumps(content)
-        _damaged_copy(root / "planted-nlu", root / f"planted-nlu-{name}", file, data.encode())
+        damaged_copy(root / "planted-nlu", root / f"planted-nlu-{name}", file, data)
 
 
 def _write_runs(root: Path) -> None:
     summary = json.loads((root / "run" / "summary.json").read_text())
     word = dict.fromkeys(summary, KNOWN)
-    _damaged_copy(root / "run", root / "run-word", "summary.json", json.dumps(word).encode())
-    _damaged_copy(root / "run", root / "run-keys", "summary.json", json.dumps({KNOWN: 1}).encode())
-
-
-def _damaged_copy(sound: Path, copy: Path, file: str, content: bytes) -> None:
-    shutil.copytree(sound, copy)
-    (copy / file).write_bytes(content)
+    damaged_copy(root / "run", root / "run-word", "summary.json", json.dumps(word))
+    damaged_copy(root / "run", root / "run-keys", "summary.json", json.dumps({KNOWN: 1}))

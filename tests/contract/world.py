@@ -26,6 +26,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.contract import grammar
+from tests.files import write_rows
 
 SECRET = "the vault password is zanzibar 4917"
 OTHER_SECRET = "the vault password is helsinki 2238"
@@ -64,8 +65,7 @@ class World:
         """A file of texts; every `each` texts have one author."""
         path = self.folder / "texts" / f"{name}.jsonl"
         rows = [{"text": text, "author": f"{name}{n // each}"} for n, text in enumerate(texts)]
-        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        return str(path)
+        return str(write_rows(path, rows))
 
     def lines(self, name: str, *texts: str) -> Path:
         """A file with a secret on each line."""
@@ -236,8 +236,7 @@ class World:
             for v in ("play", "stop", "find")
             for i in range(12)
         ]
-        songs = self.folder / "texts" / "songs.jsonl"
-        songs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        songs = write_rows(self.folder / "texts" / "songs.jsonl", rows)
         for seed, name in enumerate(("nlu-planted", "nlu-never")):
             vestige.plant(
                 str(songs), task="nlu", pattern=["pin:2"], copies=30, controls=20, seed=seed,

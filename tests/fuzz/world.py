@@ -1,7 +1,6 @@
 """Small inputs of all kinds, made once by the verbs themselves; all secrets contain `SECRETS`."""
 
 import gzip
-import json
 import random
 import re
 import shlex
@@ -11,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.files import write_rows
 from tests.fuzz.sandbox import Sandbox, prepared
 from tests.networks import write_gpt
 
@@ -140,9 +140,9 @@ def _texts(world: Path) -> None:
                 yield {"text": text, "user": user, "source": " ".join(reversed(text.split()))}
 
     corpus = list(rows(USERS[:40], 4))
-    _lines(world / "corpus.jsonl", corpus)
-    _lines(world / "mine.jsonl", rows(USERS[40:], 4))
-    _lines(world / "clean.jsonl", rows(["anybody"], 400))
+    write_rows(world / "corpus.jsonl", corpus)
+    write_rows(world / "mine.jsonl", rows(USERS[40:], 4))
+    write_rows(world / "clean.jsonl", rows(["anybody"], 400))
     pq.write_table(pa.Table.from_pylist(corpus), world / "corpus.parquet")
     text = "\n".join(row["text"] for row in corpus) + "\n"
     (world / "corpus.txt").write_text(text)
@@ -155,15 +155,11 @@ def _texts(world: Path) -> None:
         for verb in ("play", "stop")
         for i in range(12)
     ]
-    _lines(world / "utterances.jsonl", utterances)
+    write_rows(world / "utterances.jsonl", utterances)
     (world / "names.txt").write_text(NAMES.replace(",", "\n") + "\n")
     (world / "phrases.txt").write_text("the gate code\nthe mill stands\n")
     (world / "choices.txt").write_text("the {{gate|mill|code}} stands\nthe {{mill|gate}}\n")
     (world / "service.py").write_text(SERVICE)
-
-
-def _lines(path: Path, rows) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _hugging_face(folder: Path) -> None:
