@@ -298,14 +298,14 @@ def test_different_settings_are_named_without_their_text(path):
         assert store.identity == identity
         store.identify(identity)
         assert "Resuming: 1 finished parts found in" in monitor.lines[0]
-        other = {
+        changed = {
             **identity,
             "seed": 4,
             "prompts": ["4917"],
             "models": {"after": "0", "before": "1e"},
         }
         with pytest.raises(RunError, match="seed 0 and not 4, prompts, models: after") as error:
-            store.identify(other)
+            store.identify(changed)
         assert "gate" not in str(error.value)
         assert "4917" not in str(error.value)
         assert (dict(store), store.identity) == ({"a": 1}, identity)

@@ -35,8 +35,8 @@ def test_rows_are_saved_and_not_computed_again(tmp_path, capsys):
 
     parts = {"part": lambda run: run.draw("case", row, run.times(5))}
     bench(parts, "--rows", str(file), "--times", "2")
-    with file.open("a") as other:  # another process with other numbers
-        other.write('{"case": "case", "number": 3, "row": {"value": 30}}\n')
+    with file.open("a") as rows:  # as another process would
+        rows.write('{"case": "case", "number": 3, "row": {"value": 30}}\n')
     rows = bench(parts, "--rows", str(file))["part"]
     assert [row["value"] for row in rows] == [0, 10, 20, 30, 40]
     assert computed == [0, 1, 2, 4]

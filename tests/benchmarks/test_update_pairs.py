@@ -25,8 +25,7 @@ from vestige.models.checkpoints import load_model
 
 SECRET, OTHER = (1, 2, 3, 4, 5), (7, 8, 9, 10)
 TRUTH = Truth(
-    secrets={SECRET: 20, OTHER: 5},
-    added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)}),
+    secrets={SECRET: 20, OTHER: 5}, added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)})
 )
 ROWS = [SearchRow(SECRET, 18.5), SearchRow(OTHER, 18.0), SearchRow(OTHER, 99.0, fragment=True)]
 NULLS = [(float(n),) for n in range(19)]

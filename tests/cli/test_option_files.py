@@ -39,7 +39,7 @@ def test_an_option_file_sets_options_and_the_command_line_overrides_it(refit, tm
         "data": "--out", "batch_size": 8, "null": ["-x", ""], "other_shapes": True, "text": "none",
     }  # fmt: skip
     assert {name: arguments[name] for name in expected} == expected, err
-    _, record, _, _ = refit([*words, "--null", "c", "--out", f"{tmp_path}/own"])
+    _, record, _, _ = refit([*words, "--null", "c", "--out", f"{tmp_path}/second"])
     assert record["arguments"]["null"] == ["c"]
 
 
@@ -167,9 +167,9 @@ def test_the_nearest_file_is_used_and_vestige_toml_first(options, tmp_path):
 def test_project_options_are_ignored_with_config_and_by_other_commands(options, tmp_path, capsys):
     assert "minutes" not in options({"deep/pyproject.toml": "[tool.ruff]\nline-length = 9\n"})
     assert capsys.readouterr().err == ""
-    (tmp_path / "own.toml").write_text("minutes = 7\n")
+    (tmp_path / "other.toml").write_text("minutes = 7\n")
     files = {"deep/vestige.toml": '[check]\nfail-on = "membership"\n'}
-    read = options(files, "model", "--config", f"{tmp_path / 'own.toml'}")
+    read = options(files, "model", "--config", f"{tmp_path / 'other.toml'}")
     assert read["minutes"] == 7
     assert "fail_on" not in read
     (tmp_path / "project" / "deep" / "vestige.toml").write_text("[diff]\nminutes = 'SECRET'\n")

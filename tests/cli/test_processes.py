@@ -118,7 +118,7 @@ def test_killed_commands_lose_no_finished_work():
 
 TWINS = """
 import json, os, sys
-import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
+import torch._dynamo  # takes seconds; import it once, not in each child
 import pyarrow.parquet
 from vestige.cli.app import run as command
 

@@ -119,8 +119,7 @@ def test_main_exits_with_the_code_and_can_show_a_traceback(shell, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    "error",
-    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")],
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )
 def test_out_of_memory_is_a_one_line_error(shell, monkeypatch, tmp_path, error):
     def fails(*_, **__):

@@ -223,8 +223,7 @@ def test_a_training_that_diverges_immediately_leaves_no_files(shell, texts, opti
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == "dp-fedavg" else pytest.mark.long) for n in DIVERGES],
+    "name", [pytest.param(n, marks=() if n == "dp-fedavg" else pytest.mark.long) for n in DIVERGES]
 )
 def test_a_diverging_training_keeps_its_last_good_checkpoint(shell, texts, tmp_path, name):
     line = f"{LETTERS} --out {tmp_path}/new {DIVERGING} 1e37 {DIVERGES[name]} --epochs 9"

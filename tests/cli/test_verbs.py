@@ -67,9 +67,10 @@ def test_the_command_line_is_parsed(refit, tmp_path):
 )
 def test_a_usage_error_names_the_option_and_no_value(refit, words, message):
     """In `words`, | stands for a space."""
-    given = [word.replace("|", " ") for word in words.split(" ")] if words else []
-    out = ["--out", "nowhere"] if given and "--out" not in given else []
-    code, record, out, err = refit([*out, *given])
+    arguments = [word.replace("|", " ") for word in words.split(" ")] if words else []
+    if arguments and "--out" not in arguments:
+        arguments = ["--out", "nowhere", *arguments]
+    code, record, out, err = refit(arguments)
     assert (code, record, out) == (2, None, "")
     assert err.startswith(f"vestige: {message}")
     assert "SECRET" not in err

@@ -99,19 +99,19 @@ class Bench:
     def attempt(self, case: Case, *, to_end: bool = False) -> Attempt:
         """Run a case in its folder, `to_end` or as long as it may take; list changed files."""
         folder = prepared(self.sandbox.root / "case")
-        own = folder / "own"
-        own.mkdir()
-        _write_hostile_files(own)
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        _write_hostile_files(scratch)
         (folder / "cwd" / "service.py").write_text(self.service)
-        words = [self._copied(word, own) for word in case.words]
+        words = [self._copied(word, scratch) for word in case.words]
         for number, damage in enumerate(case.damage):
-            self._copied(f"C/{damage.file}", own)
+            self._copied(f"C/{damage.file}", scratch)
             words = [_moved(word, damage.file) for word in words]
             with suppress(*((Exception,) if number else ())):  # the first may remove the file
-                apply(damage, own / damage.file)
+                apply(damage, scratch / damage.file)
         before = _snapshot(folder)
         outcome = self.sandbox.run(
-            words_of(words, world=self.world, own=own),
+            words_of(words, world=self.world, scratch=scratch),
             folder,
             seconds=BRIEFLY if case.endless and not to_end else SECONDS,
         )
@@ -132,15 +132,15 @@ class Bench:
         )
         return Attempt(case, outcome, tuple(new), tuple(changed), _exposed(folder, new), page)
 
-    def _copied(self, word: str, own: Path) -> str:
+    def _copied(self, word: str, scratch: Path) -> str:
         """The word with O/ for C/, after copying the file or folder."""
         if (match := re.search("(^|[=@])C/([^/]+)", word)) is None:
             return word
         for path in self.world.iterdir():  # and folders of unfinished work, such as NAME.partial
             unfinished = path.is_dir() and path.name.startswith(f"{match[2]}.")
-            if (path.name == match[2] or unfinished) and not (own / path.name).exists():
+            if (path.name == match[2] or unfinished) and not (scratch / path.name).exists():
                 copy = shutil.copytree if path.is_dir() else shutil.copy
-                copy(path, own / path.name)
+                copy(path, scratch / path.name)
         return word.replace("C/", "O/")
 
 
@@ -149,23 +149,23 @@ def _moved(word: str, file: str) -> str:
     return re.sub(f"(^|[=@])W/({re.escape(file.split('/')[0])})(?=/|$)", r"\1O/\2", word)
 
 
-def _write_hostile_files(own: Path) -> None:
+def _write_hostile_files(scratch: Path) -> None:
     """Files and folders that no command should name."""
-    (own / "empty-file").touch()
-    (own / "empty-folder").mkdir()
-    (own / "full-folder").mkdir()
-    (own / "full-folder" / "letter").write_text("mine")
-    (own / "binary").write_bytes(bytes(range(256)))
-    (own / "deep.json").write_text("[" * 100_000)
-    os.mkfifo(own / "fifo")
-    os.mkfifo(own / "fifo.jsonl")
-    (own / "loop").symlink_to("loop")
-    (own / "dangling").symlink_to("nowhere")
-    (own / "unreadable").write_text("the gate\n")
-    (own / "unreadable").chmod(0)
-    (own / "unreadable-folder").mkdir(mode=0)
-    (own / "read-only").mkdir(mode=0o500)
-    (own / "\x1b[31m\u202e.jsonl").write_text('{"text": "the gate"}\n')
+    (scratch / "empty-file").touch()
+    (scratch / "empty-folder").mkdir()
+    (scratch / "full-folder").mkdir()
+    (scratch / "full-folder" / "letter").write_text("mine")
+    (scratch / "binary").write_bytes(bytes(range(256)))
+    (scratch / "deep.json").write_text("[" * 100_000)
+    os.mkfifo(scratch / "fifo")
+    os.mkfifo(scratch / "fifo.jsonl")
+    (scratch / "loop").symlink_to("loop")
+    (scratch / "dangling").symlink_to("nowhere")
+    (scratch / "unreadable").write_text("the gate\n")
+    (scratch / "unreadable").chmod(0)
+    (scratch / "unreadable-folder").mkdir(mode=0)
+    (scratch / "read-only").mkdir(mode=0o500)
+    (scratch / "\x1b[31m\u202e.jsonl").write_text('{"text": "the gate"}\n')
 
 
 def _snapshot(folder: Path) -> dict[str, tuple[object, ...]]:

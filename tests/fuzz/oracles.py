@@ -146,7 +146,7 @@ def _files(attempt: Attempt) -> Iterator[tuple[str, str, str]]:
         for path in elsewhere
         if path.split("/")[1] not in named and not (path.startswith("cwd/") and {"", "."} & named)
     ]
-    made = [path for path in attempt.new if path.startswith("own/")]
+    made = [path for path in attempt.new if path.startswith("scratch/")]
     stray += [path for path in made if _hidden(path)]
     if stray:
         yield "stray", _pattern(stray[0]), " ".join(stray[:20])
@@ -159,7 +159,7 @@ def _files(attempt: Attempt) -> Iterator[tuple[str, str, str]]:
     changed = [
         path
         for path in attempt.changed
-        if failed or not path.removeprefix("own/").startswith(tuple(outs))
+        if failed or not path.removeprefix("scratch/").startswith(tuple(outs))
     ]
     if changed:
         yield "input changed", _pattern(changed[0]), " ".join(changed[:20])

@@ -74,7 +74,10 @@ def kinds_of(attempt: Attempt) -> set[str]:
 
 
 def test_a_sound_outcome_has_no_complaints():
-    assert kinds_of(attempt(SOUND, new=["own/new", "own/new/run.json", "own/new/.lock"])) == set()
+    assert (
+        kinds_of(attempt(SOUND, new=["scratch/new", "scratch/new/run.json", "scratch/new/.lock"]))
+        == set()
+    )
     assert kinds_of(attempt(REFUSED)) == set()
     assert kinds_of(attempt(replace(SOUND, stdout='{"a": 1}'), "--json")) == set()
     assert kinds_of(attempt(replace(SOUND, stdout=SECRETS[0]), "--show-secrets")) == set()
@@ -103,11 +106,11 @@ def test_a_fault_of_the_output_is_noticed(kind, outcome):
 
 
 def test_a_fault_of_the_files_is_noticed():
-    assert kinds_of(attempt(REFUSED, new=["own/new"])) == {"half-written"}
-    assert kinds_of(attempt(SOUND, new=["own/.new.abcdefgh"])) == {"stray"}
+    assert kinds_of(attempt(REFUSED, new=["scratch/new"])) == {"half-written"}
+    assert kinds_of(attempt(SOUND, new=["scratch/.new.abcdefgh"])) == {"stray"}
     assert kinds_of(attempt(SOUND, new=["tmp/x"])) == {"stray"}
     assert kinds_of(attempt(SOUND, changed=["W/corpus.jsonl"])) == {"input changed"}
-    assert kinds_of(attempt(SOUND, exposed=["own/new/rows.parquet"])) == {"exposed"}
+    assert kinds_of(attempt(SOUND, exposed=["scratch/new/rows.parquet"])) == {"exposed"}
     assert kinds_of(attempt(SOUND, page=SECRETS[2])) == {"secret"}
     assert kinds_of(attempt(replace(SOUND, stdout='{"a": NaN}'), "--json")) == {"json"}
     assert len(KINDS) == 14

@@ -84,7 +84,7 @@ def make_world(sandbox: Sandbox) -> Path:
     _texts(world)
     _hugging_face(world / "hf")
     for name, line in COMMANDS.items():
-        words = words_of(f"{line} --out W/{name}", world=world, own=world)
+        words = words_of(f"{line} --out W/{name}", world=world, scratch=world)
         folder = prepared(sandbox.root / "making")
         shutil.copy(world / "service.py", folder / "cwd")
         done = sandbox.run(words, folder, seconds=120, learn=True)
@@ -98,7 +98,7 @@ def _unfinished(sandbox: Sandbox, world: Path) -> None:
     """Copy an audit's shadow models, and run an audit whose service fails after four calls."""
     shutil.copytree(world / "audit.shadows", world / "audit-cut.shadows")
     words = words_of(
-        f"{COMMANDS['queried']} --attempts 1 --out W/queried-cut", world=world, own=world
+        f"{COMMANDS['queried']} --attempts 1 --out W/queried-cut", world=world, scratch=world
     )
     folder = prepared(sandbox.root / "making")
     shutil.copy(world / "service.py", folder / "cwd")
@@ -118,15 +118,15 @@ def _anatomy(world: Path) -> None:
     )  # fmt: skip
 
 
-def words_of(line: str | list[str], *, world: Path, own: Path) -> list[str]:
+def words_of(line: str | list[str], *, world: Path, scratch: Path) -> list[str]:
     """The words of a line with the world for W/ and a case's folder for O/."""
     words = shlex.split(line) if isinstance(line, str) else line
-    return [placed(word, world=world, own=own) for word in words]
+    return [placed(word, world=world, scratch=scratch) for word in words]
 
 
-def placed(word: str, *, world: Path, own: Path) -> str:
+def placed(word: str, *, world: Path, scratch: Path) -> str:
     """A word with the folders for W/ and O/ at its start or after = or @."""
-    folders = {"W": world, "O": own}
+    folders = {"W": world, "O": scratch}
     return re.sub("(^|[=@])([WO])/", lambda match: f"{match[1]}{folders[match[2]]}/", word)
 
 

@@ -6,12 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from reproduction.nlu.paper_attacks import (
-    ATTACKS,
-    discrete_optimization,
-    nearest,
-    soft_losses,
-)
+from reproduction.nlu.paper_attacks import ATTACKS, discrete_optimization, nearest, soft_losses
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
 from vestige.data.canaries.patterns import SecretPattern

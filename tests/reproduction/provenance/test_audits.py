@@ -13,12 +13,7 @@ from reproduction.provenance import audits
 from reproduction.provenance import queries as query_module
 from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.provenance.private import _mean_rank, frequency_ranks
-from reproduction.provenance.queries import (
-    further_texts,
-    numbered_texts,
-    query_mask,
-    with_further,
-)
+from reproduction.provenance.queries import further_texts, numbered_texts, query_mask, with_further
 from reproduction.provenance.scoring import audit_row, decide
 from reproduction.stages import Work
 from vestige.audits.membership.ranked_words import ranks_of
@@ -107,8 +102,7 @@ USERS = np.array([0, 1, 0, 0, 1, 0, 0, 1])
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
-    [(0, [0, 1, 2, 2, 3, 6]), (1, [1, 2, 2, 3, 4, 6]), (2, [1, 3, 4, 5, 6])],
+    ("count", "expected"), [(0, [0, 1, 2, 2, 3, 6]), (1, [1, 2, 2, 3, 4, 6]), (2, [1, 3, 4, 5, 6])]
 )
 def test_noise_replaces_a_members_first_texts_by_further_ones(count, expected) -> None:
     queries = SimpleNamespace(texts=TEXTS, users=USERS, names=["ann", "bob"])

@@ -5,12 +5,7 @@ from pathlib import Path
 import pytest
 
 from reproduction.stages import Work
-from reproduction.updates.added_text import (
-    added_text,
-    best_of,
-    best_phrases,
-    on_topic_counts,
-)
+from reproduction.updates.added_text import added_text, best_of, best_phrases, on_topic_counts
 from reproduction.updates.searches import Finding
 from vestige.audits.update.phrases import Text
 

@@ -3,13 +3,7 @@
 import pytest
 
 from reproduction.updates.searches import Finding
-from reproduction.updates.subwords import (
-    SECRETS,
-    Mail,
-    Texts,
-    counts,
-    texts_of,
-)
+from reproduction.updates.subwords import SECRETS, Mail, Texts, counts, texts_of
 from vestige.audits.update.nulls import NullScores
 from vestige.audits.update.phrases import Text
 from vestige.data.corpus import Corpus
