@@ -9,7 +9,7 @@ from annotated_types import Ge, Le
 
 from tests.cli.example import Training, refit
 from vestige import results
-from vestige.arguments import Common, Count, Probability, Resumable, Watched
+from vestige.arguments import Count, Probability, Resumable, Watched
 from vestige.data.corpus import Corpus
 from vestige.errors import DataError, RunError
 from vestige.results import Result
@@ -140,22 +140,3 @@ def test_numbers_and_choices_are_bounded():
     assert all(map(is_bounded, (Count, Count | None, tuple[Count, ...], Literal["a"], float)))
     assert not any(map(is_bounded, (str, bool, str | None, tuple[str, ...])))
     assert is_bounded(Annotated[int, Ge(0), Le(3)])
-
-
-@pytest.mark.parametrize("common", [Common, Resumable])
-def test_a_run_of_another_process_is_not_overwritten(tmp_path, common):
-    out = tmp_path / "run"
-
-    def work(run: Session, **common) -> Result:
-        results.save(Result(kind="Other", summary={"mine": 1}, rows=[]), out, run={})
-        return Result(kind="Count", summary={}, rows=[])
-
-    work.__signature__ = inspect.Signature(
-        [
-            inspect.Parameter("run", inspect.Parameter.POSITIONAL_OR_KEYWORD),
-            inspect.Parameter("common", inspect.Parameter.VAR_KEYWORD, annotation=Unpack[common]),
-        ]
-    )
-    with pytest.raises(RunError, match="exists already"):
-        verb(work)(out=out)
-    assert results.load(out).summary == {"mine": 1}

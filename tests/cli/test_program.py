@@ -41,9 +41,7 @@ print(*sys.modules)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_fits_80_columns_names_every_option_and_has_examples_to_paste(
-    shell, monkeypatch, verb
-):
+def test_help_fits_80_columns_and_has_all_options_and_examples(shell, monkeypatch, verb):
     monkeypatch.setenv("COLUMNS", "80")
     text = shell(verb, "--help").stdout
     assert max(map(len, text.splitlines())) <= 80

@@ -121,9 +121,7 @@ def test_parameters_in_a_message_become_options():
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(NO_LEAK, 0), (LEAK, 1), (UNDECIDED, 3)])
-def test_a_verb_prints_its_verdict_first_and_returns_its_exit_code(
-    refit, tmp_path, monkeypatch, verdict, code
-):
+def test_a_verdict_has_its_exit_code(refit, tmp_path, monkeypatch, verdict, code):
     claim = made_claim("diff", verdict)
     claimed = example.with_result(lambda result: replace(result, claim=claim))
     monkeypatch.setattr(example, "refit", claimed)

@@ -49,9 +49,7 @@ def test_only_the_private_model_has_an_epsilon(tables: dict[str, Table]) -> None
 
 
 @pytest.mark.slow
-def test_a_deleted_table_is_computed_without_training_or_queries(
-    directory, tables, listener
-) -> None:
+def test_a_deleted_table_is_recomputed_without_training(directory, tables, listener) -> None:
     before = {file: file.stat().st_mtime_ns for file in directory.rglob("*.safetensors")}
     for name in ("table1", "private"):
         for file in (directory / "results" / name).iterdir():

@@ -23,9 +23,7 @@ def texts(vocabulary: WordVocabulary) -> tuple[EncodedCorpus, EncodedCorpus]:
     return added, original
 
 
-def test_a_phrase_is_on_topic_if_half_of_its_content_words_are(
-    vocabulary: WordVocabulary, texts
-) -> None:
+def test_a_phrase_is_on_topic_if_half_of_its_content_words_are(vocabulary, texts) -> None:
     topic = topic_of(*texts, vocabulary, commonest=2)  # excludes "the" and "a"
     for phrase, on_topic in [
         ("the puck", True),
