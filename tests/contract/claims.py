@@ -54,7 +54,6 @@ def cells(world: World) -> dict[str, Cells]:
         "check": _check(verbs),
         "compare": _defences(verbs),
         "callback": _callback(world),
-        "PrivateTrainer": _private(world),
     }
 
 
@@ -283,18 +282,4 @@ def _callback(world: World) -> Cells:
         "random": cell("random", 1e-6, OPEN),
         "broken": cell("broken", 1e-6, OPEN),
         "few canaries": cell("base", 1e-6, OPEN, "few"),
-    }
-
-
-def _private(world: World) -> Cells:
-    from tests.contract.trainers import private
-
-    def cell(case: str, allowed: frozenset[str]) -> Cell:
-        return Cell(lambda: private(world, case), allowed)
-
-    return {
-        "private": cell("base", MUST_CLEAR),
-        "trained twice": cell("trained twice", MUST_CLEAR),
-        "trained without privacy before": cell("trained without privacy before", OPEN),
-        "broken": cell("broken", OPEN),
     }

@@ -15,8 +15,7 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.errors import VestigeError
 
 SLOW = {
-    "diff", "check", "compare", "callback", "PrivateTrainer", "unlearning --retrained",
-    "membership --base",
+    "diff", "check", "compare", "callback", "unlearning --retrained", "membership --base",
 }  # fmt: skip
 """Verbs whose cells take many seconds or are variants of others."""
 QUICK_OF_SLOW = [("check", "unchanged"), ("check", "broken")]
