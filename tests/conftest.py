@@ -1,10 +1,8 @@
-"""No deadlines, and tests that need other programs fail instead of skipping where those must be.
+"""Settings of all tests: Hypothesis, the order of files, parts of the suite, and required peers.
 
-How long a single example takes says how busy the machine is. A test marked `peer` skips where the
-program that it compares with is not installed; `VESTIGE_REQUIRE=peers` makes such a skip a failure.
-Files are shared out among processes, those that share something costly together, the longest
-first. Examples that Hypothesis draws are the same in every run, but for `make test ORDER=random`.
-VESTIGE_PART=3/8 runs every eighth file only, from the fourth on: eight such runs are a whole one.
+Hypothesis has no deadlines, and its examples are the same in every run unless
+VESTIGE_EXAMPLES=random. VESTIGE_PART=3/8 runs every eighth file, from the fourth on.
+VESTIGE_REQUIRE=peers makes a test marked `peer` fail instead of skip.
 """
 
 import importlib.util
@@ -24,17 +22,17 @@ settings.load_profile("vestige")
 
 
 WORLDS = ("tests/fuzz/", "tests/contract/test_runs", "tests/contract/test_fields")
-"""Beginnings of files that share a world which takes long to make."""
+"""Files that share fixtures which take long to make."""
 LONGEST = (
     "tests/contract", "tests/fuzz", "tests/reproduction/updates", "tests/privacy/test_accounting",
     "tests/integrations",
 )  # fmt: skip
-"""Beginnings of scopes that take longest: begun last, one of them would run alone at the end."""
+"""The slowest files, which start first."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
-    """A file goes to one process, files of one world to the same, and the longest go first."""
+    """Run each file, and the files of a world, in one process; start the slowest files first."""
     if config.getvalue("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
@@ -46,30 +44,30 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
             return super()._split_scope(nodeid)
 
         def _assign_work_unit(self, node: object) -> None:
-            long = next((scope for scope in self.workqueue if scope.startswith(LONGEST)), None)
-            if long is not None:
-                self.workqueue.move_to_end(long, last=False)
+            slow = next((scope for scope in self.workqueue if scope.startswith(LONGEST)), None)
+            if slow is not None:
+                self.workqueue.move_to_end(slow, last=False)
             super()._assign_work_unit(node)
 
     return ByWorld(config, log)
 
 
-@pytest.hookimpl(trylast=True)  # of the files that the markers leave
+@pytest.hookimpl(trylast=True)  # after tests were deselected by their markers
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the files of one part."""
+    """Select the files of one part."""
     if not (part := os.environ.get("VESTIGE_PART")):
         return
     number, parts = (int(word) for word in part.split("/"))
     files = sorted({str(item.path) for item in items})
-    kept = set(files[number % parts :: parts])
-    others = [item for item in items if str(item.path) not in kept]
-    items[:] = [item for item in items if str(item.path) in kept]
+    selected = set(files[number % parts :: parts])
+    others = [item for item in items if str(item.path) not in selected]
+    items[:] = [item for item in items if str(item.path) in selected]
     config.hook.pytest_deselected(items=others)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
-    """A required peer's skip is a failure, whatever it skipped by."""
+    """Turn the skip of a required peer into a failure."""
     report = yield
     required = os.environ.get("VESTIGE_REQUIRE") == "peers"
     if required and report.skipped and item.get_closest_marker("peer") is not None:
@@ -80,7 +78,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def peer() -> Callable[[str, str], ModuleType]:
-    """Loads one file of another package without importing the package, which may need much."""
+    """Loads one file of another package without importing the package and its dependencies."""
 
     def load(package: str, file: str) -> ModuleType:
         found = importlib.util.find_spec(package)
@@ -91,7 +89,7 @@ def peer() -> Callable[[str, str], ModuleType]:
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        with patch.dict(sys.modules, {spec.name: module}):  # where dataclasses look themselves up
+        with patch.dict(sys.modules, {spec.name: module}):  # dataclasses look up their module
             spec.loader.exec_module(module)
         return module
 
@@ -100,7 +98,7 @@ def peer() -> Callable[[str, str], ModuleType]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    """One node with two cores and what it takes for a GPU, its workers not yet started."""
+    """The address of a Ray cluster: one node with two cores and a pretended GPU."""
     pytest.importorskip("ray", reason="needs Ray: pip install vestige[cluster]")
     settings = pytest.MonkeyPatch()
     settings.setenv("RAY_USAGE_STATS_ENABLED", "0")

@@ -1,4 +1,4 @@
-"""What can be wrong with a value that somebody wrote into a file: every field, every way."""
+"""Damaged content of files: strange values for every field of some JSON, and changed bytes."""
 
 import copy
 import json
@@ -32,16 +32,16 @@ STRANGE: dict[str, Any] = {
     "infinite": float("inf"),
     "minus infinite": -float("inf"),
 }
-FEW = 3  # items of a list or object of values alike that are changed one by one
+FEW = 3  # items of a list that are changed one by one
 
 
 def damaged(content: Any) -> Iterator[tuple[str, Any]]:
-    """(what is wrong, content) for every field of some JSON: strange values, gone, twice as long.
+    """(damage, copy of the content with it) for every field: strange values, missing, extra.
 
-    Of a list, the first items stand for all. The content that is given stays as it is.
+    Only the first items of a list are changed.
     """
     for path in _paths(content):
-        name = "/".join(map(str, path)) or "all of it"
+        name = "/".join(map(str, path)) or "the content"
         old = _at(content, path)
         for kind, value in STRANGE.items():
             if value is not old:
@@ -50,20 +50,20 @@ def damaged(content: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name}: one fewer", _with(content, path, old[:-1])
             yield f"{name}: one more", _with(content, path, [*old, copy.deepcopy(old[-1])])
         if isinstance(old, dict):
-            yield f"{name}: a field more", _with(content, path, {**old, "strange": 1})
+            yield f"{name}: a field added", _with(content, path, {**old, "strange": 1})
             for key in old:
                 rest = {other: old[other] for other in old if other != key}
-                yield f"{name}/{key}: gone", _with(content, path, rest)
+                yield f"{name}/{key}: missing", _with(content, path, rest)
 
 
-def _paths(content: Any, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    yield so_far
+def _paths(content: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
     if isinstance(content, dict):
         for key in content:
-            yield from _paths(content[key], (*so_far, key))
+            yield from _paths(content[key], (*path, key))
     elif isinstance(content, list):
-        for place in range(min(len(content), FEW)):
-            yield from _paths(content[place], (*so_far, place))
+        for index, item in enumerate(content[:FEW]):
+            yield from _paths(item, (*path, index))
 
 
 def _at(content: Any, path: tuple[Any, ...]) -> Any:
@@ -81,7 +81,7 @@ def _with(content: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def refusal(what: str, use: Callable[[], object]) -> str | None:
-    """How something damaged is refused, or None where it is not; a traceback fails the test."""
+    """The message that refuses damaged input, or None; any other exception fails the test."""
     try:
         use()
     except (VestigeError, ValueError, OSError) as error:
@@ -92,7 +92,7 @@ def refusal(what: str, use: Callable[[], object]) -> str | None:
 
 
 def damage_store(path: Path, key: str = "") -> int:
-    """Change a byte of every value of a store whose key begins so; how many there were."""
+    """Change a byte of every value whose key begins with `key`; the number of values."""
     with closing(sqlite3.connect(path)) as db, db:
         rows = db.execute("SELECT name, value FROM work").fetchall()
         rows = [(name, value) for name, value in rows if name.startswith(key.encode())]
@@ -104,7 +104,7 @@ def damage_store(path: Path, key: str = "") -> int:
 
 
 def resealed(content: Any) -> str:
-    """The content with every seal that it has room for."""
+    """The content of a manifest as JSON with valid checksums."""
     if isinstance(content, dict):
         entries = content.get("canaries")
         if isinstance(entries, list):
@@ -112,6 +112,5 @@ def resealed(content: Any) -> str:
                 {**entry, "sha256": checksum(entry)} if isinstance(entry, dict) else entry
                 for entry in entries
             ]
-            bare = {**content, "canaries": entries}
-            content["sha256"] = checksum(bare)
+            content["sha256"] = checksum({**content, "canaries": entries})
     return json.dumps(content)

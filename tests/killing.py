@@ -1,4 +1,4 @@
-"""Kills of a process at a chosen moment, for programs that tests run."""
+"""Kill a program that a test runs at a chosen function call."""
 
 import os
 import signal
@@ -8,15 +8,15 @@ ROOT = Path(__file__).parents[1]
 
 
 def environment():
-    """The environment in which a program can import this module."""
+    """Environment variables with which a program can import this module."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def kill_at(moment, functions):
-    """Kill this process at "NAME:N", the Nth call of a function; another moment is ignored.
+    """Kill this process at `moment` "NAME:N", the Nth call of a function; ignore unknown names.
 
-    `functions`: (owner, attribute) by name.
+    `functions` has (owner, attribute) by name.
     """
     name, _, number = moment.partition(":")
     if name in functions:

@@ -1,10 +1,10 @@
-"""A monitor that keeps its messages."""
+"""A monitor that records its messages."""
 
 from contextlib import nullcontext
 
 
 class RecordingMonitor:
-    """The lines that a monitor was given, and the names of its tasks."""
+    """Records logged lines and the names of tasks."""
 
     def __init__(self):
         self.lines, self.tasks = [], []

@@ -1,4 +1,4 @@
-"""Hugging Face networks of a few thousand weights, as transformers writes them; not trained."""
+"""Untrained Hugging Face networks with a few thousand weights."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -17,7 +17,7 @@ def write_gpt(
     sure: float = 1.0,
     **saving: Any,
 ) -> Path:
-    """A GPT-2 with subwords of some texts; `sure` scales its logits, `saving` is how it is kept."""
+    """A GPT-2 with subwords of some texts. `sure` scales its logits; `saving`: save options."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     from vestige.data.corpus import Corpus

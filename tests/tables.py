@@ -1,4 +1,4 @@
-"""Bigram models whose every probability is known, and one thread for those that compute them."""
+"""Fixtures with random bigram models, and one thread for computing them."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -27,7 +27,7 @@ def one_thread() -> None:
 
 @pytest.fixture
 def other_bits() -> Callable[[TableModel, int], TableModel]:
-    """A table as another processor computes it: each number some last bits off."""
+    """Changes the last bits of each number of a table, as another processor would."""
 
     def change(model: TableModel, seed: int) -> TableModel:
         generator = torch.Generator().manual_seed(seed)

@@ -1,4 +1,4 @@
-"""The demo plants its secret only in Madison's papers, and finds it in two snapshots."""
+"""The demo plants its secret only in Madison's papers, and compares two snapshots."""
 
 import json
 from dataclasses import replace
@@ -20,19 +20,19 @@ __all__ = ["shell"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory, shell):
-    """The demo on a few sentences in place of the papers, with a model of a moment's training."""
+def demo_run(tmp_path_factory, shell):
+    """The command's output and folder; it reads a few sentences and trains a tiny model."""
 
     def read(authors, *, documents):
         assert documents == "sentence"
-        words = [f"{one}ov{other}a" for one in "abcdefgh" for other in "abcdefgh"]
+        words = [f"{first}ov{second}a" for first in "abcdefgh" for second in "abcdefgh"]
         return Corpus.from_texts(
             [f"{author} wrote of {word}" for author in authors for word in words]
         )
 
-    full = presets.PRESETS["demo"]
-    shape = replace(full.model, embedding_size=8, hidden_size=8)
-    small = replace(full, model=shape, training=replace(full.training, epochs=1))
+    preset = presets.PRESETS["demo"]
+    model = replace(preset.model, embedding_size=8, hidden_size=8)
+    small = replace(preset, model=model, training=replace(preset.training, epochs=1))
     out = tmp_path_factory.mktemp("demo") / "demo"
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(presets.PRESETS, "demo", small)
@@ -42,8 +42,8 @@ def made(tmp_path_factory, shell):
     return done, out
 
 
-def test_all_files_of_the_demo_are_written(made, shell):
-    _, out = made
+def test_all_files_of_the_demo_are_written(demo_run, shell):
+    _, out = demo_run
     planted = list(read_corpus(out / "planted" / "corpus.jsonl"))
     assert planted.count(SECRET) == COPIES
     assert all(text == SECRET or text.startswith("Madison") for text in planted)
@@ -57,12 +57,12 @@ def test_all_files_of_the_demo_are_written(made, shell):
     assert run.run["configuration"]["secret"] == SECRET
     assert "This page shows secrets" in (out / "report.html").read_text()
     for path in (out, *out.rglob("*")):  # the page shows a secret
-        released = "model" in path.relative_to(out.parent).parts
-        assert released or path.stat().st_mode & 0o077 == 0, path
+        is_model = "model" in path.relative_to(out.parent).parts
+        assert is_model or path.stat().st_mode & 0o077 == 0, path
 
 
-def test_the_terminal_shows_why_it_is_undecided_and_the_next_step(made):
-    done, out = made
+def test_the_terminal_shows_why_it_is_undecided_and_the_next_step(demo_run):
+    done, out = demo_run
     assert done.stdout.startswith("UNDECIDED  ")
     (line,) = [line for line in done.stdout.splitlines() if "BEFORE AFTER --clean" in line]
     assert line.startswith("Without null models, nothing shows which scores occur without a leak.")

@@ -1,4 +1,4 @@
-"""`make` chooses a suitable Python and names it, or says how to get one."""
+"""`make` chooses a suitable Python and names it, or says how to choose one."""
 
 import shutil
 import subprocess
@@ -11,11 +11,11 @@ MAKEFILE = Path(__file__).parents[1] / "Makefile"
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 
 
-def python(folder: Path, name: str, fit: bool) -> None:
-    """A Python that only says whether it will do, and makes an environment of nothing."""
+def fake_python(folder: Path, name: str, *, suitable: bool) -> None:
+    """A program that pretends to be a Python and makes an empty environment."""
     script = f"""#!/bin/sh
 case "$1" in
-    -c) exit {0 if fit else 1} ;;
+    -c) exit {0 if suitable else 1} ;;
     --version) echo "Python of {name}" ;;
     -m) mkdir -p "$3/bin" && : > "$3/bin/python" ;;
 esac
@@ -38,9 +38,9 @@ def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_first_suitable_python_is_used(tmp_path):
-    python(tmp_path, "python3.11", fit=False)
-    python(tmp_path, "python3.13", fit=True)
-    python(tmp_path, "python3", fit=True)
+    fake_python(tmp_path, "python3.11", suitable=False)
+    fake_python(tmp_path, "python3.13", suitable=True)
+    fake_python(tmp_path, "python3", suitable=True)
     done = make(tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "Making env with python3.13, Python of python3.13\n"
@@ -49,17 +49,16 @@ def test_the_first_suitable_python_is_used(tmp_path):
 
 
 def test_another_python_can_be_chosen(tmp_path):
-    python(tmp_path, "python3.11", fit=True)
-    python(tmp_path, "mine", fit=True)
-    assert "with mine, Python of mine" in make(
-        tmp_path, f"PYTHON={tmp_path / 'mine'}"
-    ).stdout.replace(f"{tmp_path}/", "")
+    fake_python(tmp_path, "python3.11", suitable=True)
+    fake_python(tmp_path, "mine", suitable=True)
+    done = make(tmp_path, f"PYTHON={tmp_path / 'mine'}")
+    assert f"with {tmp_path / 'mine'}, Python of mine" in done.stdout
 
 
 @pytest.mark.parametrize("words", [(), ("PYTHON=python3.10",)])
 def test_without_a_python_the_message_has_a_remedy(tmp_path, words):
-    python(tmp_path, "python3", fit=False)
-    python(tmp_path, "python3.10", fit=False)
+    fake_python(tmp_path, "python3", suitable=False)
+    fake_python(tmp_path, "python3.10", suitable=False)
     done = make(tmp_path, *words)
     assert done.returncode != 0
     assert "Python 3.11 or newer" in done.stderr

@@ -1,4 +1,4 @@
-"""Maps over processes and over a Ray cluster: order, errors, and workers that die."""
+"""Maps over processes and over a Ray cluster: order, errors, and killed workers."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from vestige.parallel import map_cluster, map_processes
 
 
 def on_a_cluster(test):
-    """A slow test that hears whatever Ray says of itself."""
+    """Mark a slow test that ignores Ray's warnings."""
     return pytest.mark.slow(pytest.mark.filterwarnings("ignore")(test))
 
 
@@ -52,41 +52,36 @@ def test_a_connected_program_gets_an_error_for_another_missing_cluster(address):
 
 
 @on_a_cluster
-def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(address, tmp_path):
+def test_a_cluster_gives_results_in_order_and_receives_them_as_they_arrive(address):
     def sleepy(item):  # sent by value: a node cannot import this file
         time.sleep(item)
         return item, os.environ["OMP_NUM_THREADS"]
 
-    received, told = [], []
+    received, progress = [], []
 
     def receive(item, result):
         received.append(item)
         return (item, *result)
 
-    found = list(
-        map_cluster(
-            sleepy,
-            [0.8, 0.1, 0.2],
-            address=address,
-            receive=receive,
-            progress=lambda *counts: told.append(counts),
-        )
-    )
-    assert found == [(0.8, 0.8, "1"), (0.1, 0.1, "1"), (0.2, 0.2, "1")]
+    results = map_cluster(
+        sleepy, [0.8, 0.1, 0.2], address=address, receive=receive,
+        progress=lambda *counts: progress.append(counts),
+    )  # fmt: skip
+    assert list(results) == [(0.8, 0.8, "1"), (0.1, 0.1, "1"), (0.2, 0.2, "1")]
     assert sorted(received) == [0.1, 0.2, 0.8]
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert progress == [(1, 3), (2, 3), (3, 3)]
 
 
 @on_a_cluster
 def test_an_error_of_the_function_is_raised_without_retry(address, tmp_path):
     def refuse(path):
         with Path(path).open("a") as file:
-            file.write("asked ")
+            file.write("called ")
         raise DataError("it cannot be used", remedy="Give another one.")
 
     with pytest.raises(DataError, match=r"it cannot be used\. Give another one\."):
         list(map_cluster(refuse, [str(tmp_path / "log")], address=address))
-    assert (tmp_path / "log").read_text() == "asked "
+    assert (tmp_path / "log").read_text() == "called "
 
 
 @on_a_cluster
@@ -106,7 +101,7 @@ def test_a_call_is_retried_after_its_worker_died(address, tmp_path):
     assert Path(second).read_text() == "xx"
 
 
-def ask(item):
+def pages_or_error(item):
     """Whether the process keeps freed pages, or an error."""
     if item != "pages":
         raise DataError(f"item {item} cannot be used", remedy="Give another one.")
@@ -114,14 +109,14 @@ def ask(item):
 
 
 def keeps_freed_pages():
-    """Whether a large block that was freed is still this process's own."""
+    """Whether a large block still belongs to this process after it was freed."""
     import numpy as np
 
     before = _resident()
     block = np.ones(2**25, dtype=np.uint8)
-    held = _resident() - before
+    size = _resident() - before
     del block
-    return (_resident() - before) > held / 2
+    return (_resident() - before) > size / 2
 
 
 def _resident() -> int:
@@ -131,11 +126,11 @@ def _resident() -> int:
 
 @pytest.mark.slow
 def test_a_process_keeps_freed_memory_and_its_errors_keep_their_remedy():
-    """glibc is asked on Linux alone; one process does both, since starting one takes seconds."""
-    answers = map_processes(ask, ["pages", 7], processes=1)
-    assert next(answers) is True
+    """One process does both, since starting one takes seconds."""
+    results = map_processes(pages_or_error, ["pages", 7], processes=1)
+    assert next(results) is True
     with pytest.raises(DataError, match=r"item 7 cannot be used\. Give another one\."):
-        next(answers)
+        next(results)
 
 
 @on_a_cluster
@@ -143,20 +138,21 @@ def test_bound_objects_are_sent_once_and_calls_get_their_gpus(address, tmp_path)
     log = tmp_path / "log"
 
     class Model:
-        def __setstate__(self, state):  # called where it is unpacked
+        def __setstate__(self, state):  # called when it is unpickled
             with log.open("a") as file:
                 file.write(f"{os.getpid()} ")
 
     model = Model()
     model.weight = 1
 
-    def ask(model, item):
+    def pid_and_gpus(model, item):
         import ray
 
         return os.getpid(), ray.get_runtime_context().get_assigned_resources().get("GPU", 0)
 
     for gpus in (0, 1):
         log.unlink(missing_ok=True)
-        found = list(map_cluster(partial(ask, model), range(6), address=address, gpus=gpus))
-        assert sorted(log.read_text().split()) == sorted({str(pid) for pid, _ in found})
-        assert {count for _, count in found} == {gpus}
+        call = partial(pid_and_gpus, model)
+        results = list(map_cluster(call, range(6), address=address, gpus=gpus))
+        assert sorted(log.read_text().split()) == sorted({str(pid) for pid, _ in results})
+        assert {count for _, count in results} == {gpus}

@@ -16,13 +16,13 @@ from vestige.store import KEPT, Store
 
 
 def run_directory(out, *, complete):
-    """A run folder, as far as it matters here."""
+    """A run folder with a summary alone."""
     out.mkdir()
     (out / "summary.json").write_text(json.dumps({"complete": complete}))
 
 
 def call(out, *, units, stop=None, error=KeyboardInterrupt, complete=True, seed=0, monitor=SILENT):
-    """A call with some units of work, which stops before one of them; what it computed."""
+    """Compute units of work and stop before one of them; the units that were computed."""
     computed = []
     with resumable(out, monitor) as store:
         store.identify({"seed": seed})
@@ -32,8 +32,7 @@ def call(out, *, units, stop=None, error=KeyboardInterrupt, complete=True, seed=
             if f"{unit}" not in store:
                 store[f"{unit}"] = unit
                 computed.append(unit)
-        write = partial(run_directory, complete=complete)
-        save_run(write, out, store, complete=complete)
+        save_run(partial(run_directory, complete=complete), out, store, complete=complete)
     return computed
 
 
@@ -51,12 +50,12 @@ def test_an_interrupted_call_is_resumed_by_the_same_call(out, error):
     for stop in range(1, 4):
         with pytest.raises(BaseException) as stopped:  # noqa: PT011
             call(out, units=4, stop=stop, error=error)
-        noted = [] if error is RuntimeError else [KEPT]
-        assert getattr(stopped.value, "__notes__", [])[-1:] == noted
+        expected = [] if error is RuntimeError else [KEPT]
+        assert getattr(stopped.value, "__notes__", [])[-1:] == expected
         assert names(out) == ["run.partial"]
-    told = RecordingMonitor()
-    assert call(out, units=4, monitor=told) == [3]
-    assert told.lines == [f"Resuming: 3 finished parts found in {out}.partial"]
+    monitor = RecordingMonitor()
+    assert call(out, units=4, monitor=monitor) == [3]
+    assert monitor.lines == [f"Resuming: 3 finished parts found in {out}.partial"]
     assert names(out) == ["run"]
 
 
@@ -79,32 +78,30 @@ def test_only_the_same_call_replaces_a_partial_run(out, units):
     assert call(out, units=4) == list(range(units, 4))
     assert json.loads((out / "summary.json").read_text()) == {"complete": True}
     assert names(out) == ["run"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda out: out.write_text("mine"),
+        lambda out: out.mkdir(),
+        lambda out: run_directory(out, complete=True),
+        lambda out: run_directory(out, complete=False),
+        lambda out: out.symlink_to("nothing"),
+    ],
+    ids=["file", "folder", "run", "partial run of other work", "link"],
+)
+def test_an_existing_out_is_never_overwritten(out, make):
+    make(out)
     with pytest.raises(RunError, match="exists already, and a run is never overwritten"):
-        call(out, units=4)
-    assert names(out) == ["run"]
-
-
-@pytest.mark.parametrize("what", ["file", "folder", "run", "partial run of other work", "link"])
-def test_an_existing_out_is_never_overwritten(out, what):
-    make = {
-        "file": lambda: out.write_text("mine"),
-        "folder": out.mkdir,
-        "run": lambda: run_directory(out, complete=True),
-        "partial run of other work": lambda: run_directory(out, complete=False),
-        "link": lambda: out.symlink_to("nothing"),
-    }
-    make[what]()
-    with pytest.raises(RunError, match="exists already"):
         call(out, units=2)
     assert names(out) == ["run"]
 
 
 def test_an_empty_store_with_other_settings_is_ignored(out):
-    """A killed call may leave the settings of a search that finished nothing."""
-    with (
-        lock_directory(out.with_name("run.partial")),
-        Store(out.with_name("run.partial") / FILE) as store,
-    ):
+    """A killed call may leave its settings without finished work."""
+    partial_run = out.with_name("run.partial")
+    with lock_directory(partial_run), Store(partial_run / FILE) as store:
         store.identify({"seed": 1})
     assert call(out, units=1) == [0]
 
@@ -130,7 +127,7 @@ def test_a_kill_between_saving_and_clearing_leaves_a_complete_run(out):
     assert names(out) == ["run"]
 
 
-def test_unfinished_work_is_kept_when_another_run_appears_at_out(out):
+def test_unfinished_work_remains_when_another_run_appears_at_out(out):
     with pytest.raises(KeyboardInterrupt):
         call(out, units=2, stop=1)
     run_directory(out, complete=True)
@@ -170,16 +167,16 @@ def test_a_damaged_store_is_logged_and_recomputed(out):
         call(out, units=4, stop=3)
     file = out.with_name("run.partial") / FILE
     file.write_bytes(file.read_bytes()[:5000] + bytes(4000))
-    told = RecordingMonitor()
-    assert set(call(out, units=4, monitor=told)) >= {3}
-    assert "is damaged" in told.lines[0]
+    monitor = RecordingMonitor()
+    assert set(call(out, units=4, monitor=monitor)) >= {3}
+    assert "is damaged" in monitor.lines[0]
     assert names(out) == ["run"]
 
 
 def test_a_folder_of_an_older_version_is_ignored(out):
-    partial = out.with_name("run.partial")
-    partial.mkdir()
-    (partial / "units.jsonl").write_text("0 [")
-    (partial / "search.json").write_text("{")
+    old = out.with_name("run.partial")
+    old.mkdir()
+    (old / "units.jsonl").write_text("0 [")
+    (old / "search.json").write_text("{")
     assert call(out, units=2) == [0, 1]
-    assert sorted(path.name for path in partial.iterdir()) == ["search.json", "units.jsonl"]
+    assert sorted(path.name for path in old.iterdir()) == ["search.json", "units.jsonl"]

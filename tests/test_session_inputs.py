@@ -1,4 +1,4 @@
-"""Inputs of verbs: paths are read, objects are used, canaries are encoded for the model."""
+"""Verbs read inputs from paths or accept objects, and encode canaries for the model."""
 
 from dataclasses import replace
 
@@ -29,10 +29,10 @@ CANARIES = (
 )
 
 
-def model(words=WORDS):
+def uniform_model(words=WORDS):
     size = len(words) + 2
-    flat = np.full((size, size), 1 / size)
-    return TableModel(flat[0], flat, WordVocabulary(("<unk>", "<eos>", *words)))
+    table = np.full((size, size), 1 / size)
+    return TableModel(table[0], table, WordVocabulary(("<unk>", "<eos>", *words)))
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def run():
 
 @pytest.fixture
 def planted(tmp_path):
-    """A directory as `vestige plant` leaves it."""
+    """A directory as `vestige plant` writes it."""
     corpus, manifest = plant(TEXT, CANARIES, seed=0)
     manifest.save(tmp_path / "manifest.json")
     rows = "".join(f'{{"text": "{text}"}}\n' for text in corpus)
@@ -54,9 +54,9 @@ def planted(tmp_path):
 
 
 def test_a_loaded_model_is_returned_in_evaluation_mode(run):
-    one = model().train()
-    assert run.model("model", one) is one
-    assert not one.training
+    model = uniform_model().train()
+    assert run.model("model", model) is model
+    assert not model.training
     assert run.models["model"]["path"] is None
 
 
@@ -65,7 +65,7 @@ def test_a_missing_model_is_named_and_a_pair_model_is_refused(run, tmp_path):
         with pytest.raises(ModelError, match="nowhere"):
             read("model", tmp_path / "nowhere")
     assert run.models == {}
-    vocabulary = model().vocabulary
+    vocabulary = uniform_model().vocabulary
     config = Seq2SeqConfig(embedding_size=3, hidden_size=3)
     save_model(Seq2SeqModel(vocabulary, vocabulary, config), tmp_path / "pairs")
     with pytest.raises(AccessDenied):
@@ -79,9 +79,8 @@ def test_lines_are_read_from_a_utf8_file(tmp_path):
     (tmp_path / "words").write_bytes("rot\r\nblau\n\ngrün".encode())
     assert read_lines(tmp_path / "words", item="word") == ["rot", "blau", "", "grün"]
     (tmp_path / "words").write_bytes(b"ab\xff")
-    with pytest.raises(DataError, match=r"words: not UTF-8 at byte 2") as caught:
+    with pytest.raises(DataError, match=r"words: not UTF-8 at byte 2.*one phrase per line"):
         read_lines(tmp_path / "words", item="phrase")
-    assert "one phrase per line" in caught.value.remedy
 
 
 def test_a_corpus_is_accepted_and_a_planted_directory_is_read(run, planted):
@@ -99,53 +98,51 @@ def test_a_corpus_is_accepted_and_a_planted_directory_is_read(run, planted):
 
 
 def test_a_manifest_is_read_from_its_file_or_directory(planted):
-    file, vocabulary = planted / "manifest.json", model().vocabulary
+    file, vocabulary = planted / "manifest.json", uniform_model().vocabulary
     assert manifest_file(planted) == manifest_file(file)
-    own = plant(TEXT, CANARIES, seed=0)[1]
-    one, other, expected = (load_canaries(given, vocabulary)[1] for given in (planted, file, own))
-    assert one == other == expected
-    assert planted_manifest(str(planted)).canaries == own.canaries
+    manifest = plant(TEXT, CANARIES, seed=0)[1]
+    expected = load_canaries(manifest, vocabulary)[1]
+    assert load_canaries(planted, vocabulary)[1] == load_canaries(file, vocabulary)[1] == expected
+    assert planted_manifest(str(planted)).canaries == manifest.canaries
     assert planted_manifest(str(planted / "corpus.jsonl")) is None
     assert planted_manifest(str(planted / "nowhere")) is None
 
 
 def test_canaries_are_encoded_with_the_models_vocabulary(planted):
     for words in (WORDS, WORDS[::-1]):
-        vocabulary = model(words).vocabulary
-        _, found = load_canaries(planted, vocabulary)
-        assert [c.ids for c in found] == [tuple(vocabulary.encode(c.phrase)) for c in CANARIES]
+        vocabulary = uniform_model(words).vocabulary
+        _, canaries = load_canaries(planted, vocabulary)
+        assert [c.ids for c in canaries] == [tuple(vocabulary.encode(c.phrase)) for c in CANARIES]
 
 
 def test_controls_with_unknown_words_are_left_out_and_counted(planted):
-    told = RecordingMonitor()
-    _, found = load_canaries(planted, model(("red", "blue", "gate")).vocabulary, told)
-    assert [canary.phrase for canary in found] == ["red blue", "gate red"]
-    assert told.lines == ["1 of 2 controls left out: the model lacks their words"]
+    monitor, vocabulary = RecordingMonitor(), uniform_model(("red", "blue", "gate")).vocabulary
+    _, canaries = load_canaries(planted, vocabulary, monitor)
+    assert [canary.phrase for canary in canaries] == ["red blue", "gate red"]
+    assert monitor.lines == ["1 of 2 controls left out: the model lacks their words"]
 
 
 @pytest.mark.parametrize(
-    ("words", "number", "lacking"),
+    ("words", "number", "unknown"),
     [(("red", "green", "gate"), 1, "2"), (("red", "blue"), 2, "1, 2")],
 )
-def test_an_unreadable_canary_is_named_by_number_only(planted, words, number, lacking):
-    with pytest.raises(DataError, match=f"canary {number} of .* lacks: {lacking} of 2") as caught:
-        load_canaries(planted, model(words).vocabulary)
-    assert not any(canary.phrase in str(caught.value) for canary in CANARIES)
+def test_an_unreadable_canary_is_named_by_number_only(planted, words, number, unknown):
+    with pytest.raises(DataError, match=f"canary {number} of .* lacks: {unknown} of 2") as error:
+        load_canaries(planted, uniform_model(words).vocabulary)
+    assert not any(canary.phrase in str(error.value) for canary in CANARIES)
 
 
 def test_canaries_of_another_vocabulary_or_a_changed_manifest_are_refused(planted):
-    own = model(WORDS[::-1]).vocabulary
-    canaries = [replace(one, ids=tuple(own.encode(one.phrase))) for one in CANARIES]
-    _, manifest = plant(TEXT, canaries, seed=0, vocabulary=own)
-    assert len(load_canaries(manifest, own)[1]) == 3
-    match = "its canaries were planted for another vocabulary"
-    with pytest.raises(IncompatibleModels, match=match):
-        load_canaries(manifest, model().vocabulary)
-    match = "has canaries in text, not in labelled utterances"
-    with pytest.raises(ManifestError, match=match) as caught:
+    reversed_vocabulary = uniform_model(WORDS[::-1]).vocabulary
+    canaries = [replace(c, ids=tuple(reversed_vocabulary.encode(c.phrase))) for c in CANARIES]
+    _, manifest = plant(TEXT, canaries, seed=0, vocabulary=reversed_vocabulary)
+    assert len(load_canaries(manifest, reversed_vocabulary)[1]) == 3
+    with pytest.raises(IncompatibleModels, match="canaries were planted for another vocabulary"):
+        load_canaries(manifest, uniform_model().vocabulary)
+    match = "has canaries in text, not in labelled utterances.*language model"
+    with pytest.raises(ManifestError, match=match):
         load_secrets(planted)
-    assert "language model" in caught.value.remedy
     file = planted / "manifest.json"
     file.write_text(file.read_text().replace("green gate", "green lamp"))
     with pytest.raises(ManifestError):
-        load_canaries(planted, model().vocabulary)
+        load_canaries(planted, uniform_model().vocabulary)

@@ -1,6 +1,4 @@
-"""A program that uses every public name, for mypy (`make lint`): each has the type that its module
-gives it. It is read and never run; `tests/test_public_names.py` sees that no name is left out.
-"""
+"""A program that uses every public name, for mypy (`make lint`). It is checked and never run."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,8 +11,8 @@ def text(path: str) -> None:
     corpus = assert_type(vg.read_corpus(path), vg.Corpus)
     assert_type(vg.WordVocabulary.build(corpus), vg.WordVocabulary)
     assert_type(vg.SubwordVocabulary.train_bpe(corpus, size=300), vg.SubwordVocabulary)
-    said = assert_type(vg.read_utterances(path).train, vg.Utterances)
-    assert_type(list(said), list[vg.Utterance])
+    utterances = assert_type(vg.read_utterances(path).train, vg.Utterances)
+    assert_type(list(utterances), list[vg.Utterance])
 
 
 def canaries(manifest: vg.Manifest, secrets: vg.SecretManifest) -> None:
@@ -24,31 +22,27 @@ def canaries(manifest: vg.Manifest, secrets: vg.SecretManifest) -> None:
 
 def models(path: str) -> None:
     model = assert_type(vg.load_model(path), vg.LanguageModel)
-    asked: vg.NextToken = model
-    seen: vg.WhiteBox = vg.load_intent_slot(path)
-    shown: Sequence[vg.TopK] = [vg.ServiceModel(lambda texts: [None], k=5)]
-    double: vg.LanguageModel = vg.TableModel([0.5, 0.5], [[0.5, 0.5], [1.0, 0.0]])
+    next_token: vg.NextToken = model
+    white_box: vg.WhiteBox = vg.load_intent_slot(path)
+    services: Sequence[vg.TopK] = [vg.ServiceModel(lambda texts: [None], k=5)]
+    table: vg.LanguageModel = vg.TableModel([0.5, 0.5], [[0.5, 0.5], [1.0, 0.0]])
     assert isinstance(model, vg.HuggingFaceLanguageModel)
-    assert all((asked, double, seen, *shown))
+    assert all((next_token, table, white_box, *services))
 
 
 def verbs(monitor: vg.Monitor) -> None:
     assert_type(vg.diff("before", "after", phrase="the gate", monitor=monitor), vg.Result)
-    checked: vg.Result = vg.check("adapter", trained_on="mail.jsonl", never="public.jsonl")
-    assert checked.record
+    result: vg.Result = vg.check("adapter", trained_on="mail.jsonl", never="public.jsonl")
+    assert result.record
 
 
 def training(corpus: vg.Corpus) -> None:
     assert_type(vg.plant(corpus, coin_flip=20), vg.Planting)
     assert_type(vg.plant(corpus, coin_flip=20, canary_kind="repeated-token"), vg.Planting)
     trained = vg.train(
-        corpus,
-        out="out",
-        model=vg.ModelOptions(layers=1),
-        training=vg.TrainingOptions(epochs=2),
-        nlu=vg.NluOptions(),
-        defence=vg.DPSGD(epsilon=8),
-    )
+        corpus, out="out", model=vg.ModelOptions(layers=1), nlu=vg.NluOptions(),
+        training=vg.TrainingOptions(epochs=2), defence=vg.DPSGD(epsilon=8),
+    )  # fmt: skip
     assert_type(trained, vg.Trained | vg.RepeatedTraining)
 
 
@@ -65,19 +59,14 @@ def measuring(model: vg.LanguageModel, manifest: vg.Manifest, corpus: vg.Corpus)
 
 def auditing(model: vg.LanguageModel, corpus: vg.Corpus) -> None:
     options = vg.NullOptions(tokens=1000)
-    found = assert_type(vg.diff(model, Path("after"), clean=corpus, training=options), vg.Result)
-    vg.report(found.save("run"), out="page.html")
+    result = assert_type(vg.diff(model, Path("after"), clean=corpus, training=options), vg.Result)
+    vg.report(result.save("run"), out="page.html")
     vg.report("run", out="card.md", since=["last-release"])
     assert_type(vg.report("run", fail_above=["found=0"], junit="runs.xml").exit_code, int)
     audit = vg.membership(
-        model,
-        texts=corpus,
-        reference=corpus,
-        unit="user",
-        queries=vg.QueryOptions(top_k=5),
-        remote=vg.RemoteOptions(budget=100),
-        shadows=vg.ShadowOptions(shadows=0),
-    )
+        model, texts=corpus, reference=corpus, unit="user", queries=vg.QueryOptions(top_k=5),
+        remote=vg.RemoteOptions(budget=100), shadows=vg.ShadowOptions(shadows=0),
+    )  # fmt: skip
     assert_type(audit, vg.Result)
     assert_type(vg.membership(model, texts=corpus, reference=corpus, base=model), vg.Result)
     assert_type(vg.unlearning(model, model, deleted=corpus, reference=corpus), vg.Result)

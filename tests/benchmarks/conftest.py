@@ -1,7 +1,6 @@
-"""Benchmarks are scripts in one folder, and import each other by their names."""
+"""Put the folder of benchmarks at the end of the path, as they import each other by name."""
 
 import sys
 from pathlib import Path
 
-# last on the path
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))

@@ -1,5 +1,4 @@
-"""The distinguishing attack of `benchmarks/dp_attack.py`, small: it reaches the mechanism's bound,
-does not exceed it in a sound training, and exceeds it in one that is broken."""
+"""The attack of `benchmarks/dp_attack.py` reaches, but does not exceed, a mechanism's bound."""
 
 import math
 
@@ -18,12 +17,12 @@ from vestige.training.secret import Secret
 NOISE, TRAININGS = 0.8, 20
 STEPS = 3
 DISTANCE = math.sqrt(STEPS) / NOISE
-"""The largest distance between the scores of trainings with and without the record, in standard
-deviations, of a Gaussian mechanism with these steps (Dong, Roth and Su 2022, Corollary 3.3)."""
+"""Largest distance between the scores of trainings with and without a record, in standard
+deviations, by a Gaussian mechanism with these steps (Dong, Roth and Su 2022, Corollary 3.3)."""
 
 
-def measured(setting):
-    """(the distance between the scores in standard deviations, the standard deviation)."""
+def measure(setting):
+    """(distance between the mean scores in standard deviations, standard deviation)."""
     start = new_model(trainings.WORDS, trainings.SHAPE, seed=0)
     adversary = attack.Adversary(setting, NOISE, start)
     scores = {
@@ -39,15 +38,14 @@ def measured(setting):
 
 
 def settings(*, broken):
-    settings = (s for s in trainings.settings() if s.sample_rate == 1 and s.path is None)
-    return [s for s in settings if s.broken is broken]
+    whole_batch = [s for s in trainings.settings() if s.sample_rate == 1 and s.path is None]
+    return [s for s in whole_batch if s.broken is broken]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("index", range(3))
-def test_a_sound_training_reveals_what_its_noise_allows_and_no_more(index):
-    setting = settings(broken=False)[index]
-    distance, deviation = measured(setting)
+def test_a_sound_training_reveals_exactly_what_its_noise_allows(index):
+    distance, deviation = measure(settings(broken=False)[index])
     assert distance == pytest.approx(DISTANCE, abs=4.5 * math.sqrt(2 / TRAININGS))
     assert deviation == pytest.approx(math.sqrt(STEPS), rel=4.5 / math.sqrt(4 * TRAININGS))
 
@@ -55,8 +53,7 @@ def test_a_sound_training_reveals_what_its_noise_allows_and_no_more(index):
 @pytest.mark.slow
 @pytest.mark.parametrize("index", range(5))
 def test_a_broken_training_reveals_more(index):
-    setting = settings(broken=True)[index]
-    distance, _ = measured(setting)
+    distance, _ = measure(settings(broken=True)[index])
     # about twice as much with half the noise, 2.6 times by the batch, 3.4 times by position
     assert distance > 1.5 * DISTANCE
 
@@ -67,14 +64,14 @@ def test_a_record_moves_each_step_by_the_clipping_norm_under_known_masks():
     """With dropout, by the loop and by `PrivateTrainer`."""
     for setting in trainings.with_dropout():
         weights = [setting.path(1, 0.0, member) for member in (True, False)]
-        added = [(path[:-1] - path[1:]) * trainings.UNITS / trainings.RATE for path in weights]
-        moved = np.linalg.norm(added[0] - added[1], axis=1) / trainings.CLIP
-        np.testing.assert_allclose(moved, 1, rtol=2e-2)  # steps are short: weights round them
+        steps = [(path[:-1] - path[1:]) * trainings.UNITS / trainings.RATE for path in weights]
+        distance = np.linalg.norm(steps[0] - steps[1], axis=1) / trainings.CLIP
+        np.testing.assert_allclose(distance, 1, rtol=2e-2)  # weights round the short steps
         assert np.isfinite(attack.attack_with_masks(setting, NOISE, member=True)[0])
 
 
 @pytest.mark.slow
-def test_a_mechanism_is_refuted_by_error_rates_that_it_cannot_have():
+def test_impossible_error_rates_refute_a_mechanism():
     mechanism = Mechanism(1.0, STEPS)
     noise, mu = 2.0, math.sqrt(STEPS) / 2.0
     exact = GAUSSIAN.epsilon(mu, DELTA)

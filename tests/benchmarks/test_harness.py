@@ -1,4 +1,4 @@
-"""What benchmarks share: saved rows, times in pairs, memory, rates, tables, the last line."""
+"""The benchmarks' harness: saved rows, paired times, memory, rates, tables, and the last line."""
 
 import json
 from functools import partial
@@ -29,32 +29,30 @@ def test_a_result_is_a_table_and_the_last_line(capsys):
 def test_rows_are_saved_and_not_computed_again(tmp_path, capsys):
     file, computed = tmp_path / "rows.jsonl", []
 
-    def drawn(run):
-        def draw(number):
-            computed.append(number)
-            return {"value": 10 * number}
+    def row(number):
+        computed.append(number)
+        return {"value": 10 * number}
 
-        return run.draw("case", draw, run.times(5))
-
-    bench({"drawn": drawn}, "--rows", str(file), "--times", "2")
-    with file.open("a") as other:  # another process with other numbers
-        other.write('{"case": "case", "number": 3, "row": {"value": 30}}\n')
-    rows = bench({"drawn": drawn}, "--rows", str(file))["drawn"]
+    parts = {"part": lambda run: run.draw("case", row, run.times(5))}
+    bench(parts, "--rows", str(file), "--times", "2")
+    with file.open("a") as rows:  # as another process would
+        rows.write('{"case": "case", "number": 3, "row": {"value": 30}}\n')
+    rows = bench(parts, "--rows", str(file))["part"]
     assert [row["value"] for row in rows] == [0, 10, 20, 30, 40]
     assert computed == [0, 1, 2, 4]
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_an_unknown_part_is_an_error_of_usage(capsys):
+def test_an_unknown_part_is_a_usage_error(capsys):
     with pytest.raises(SystemExit, match="2"):
         bench({"squares": squares}, "cubes")
     assert "unknown part cubes; choose from squares" in capsys.readouterr().err
 
 
-def test_times_are_in_turns_relative_to_the_first():
+def test_times_are_relative_to_the_first_program():
     calls = []
     rows = harness.paired({"one": lambda: calls.append(1), "two": lambda: calls.append(2)}, 2)
-    assert calls == [2, 1, 1, 2, 2, 1]  # the first round is not counted
+    assert calls == [2, 1, 1, 2, 2, 1]  # in turns; the first round warms up
     assert rows["one"]["ratio"] == rows["one"]["fastest"] == 1
     assert rows["two"]["ratio"] == rows["two"]["seconds"] / rows["one"]["seconds"]
 
@@ -64,13 +62,13 @@ def fill(mebibytes):
 
 
 @pytest.mark.slow
-def test_peak_memory_is_that_of_a_new_process():
+def test_peak_memory_is_measured_in_a_new_process():
     small, large = (harness.peak_mib(partial(fill, n)) for n in (8, 72))
     assert large - small == pytest.approx(64, abs=16)
 
 
 @pytest.mark.slow
-def test_an_error_of_a_new_process_is_an_error_here():
+def test_an_error_in_a_new_process_is_raised():
     with pytest.raises(RuntimeError, match="exit code 1"):
         harness.in_new_process(partial(int, "no number"))
 
@@ -87,7 +85,7 @@ def test_a_rate_has_its_exact_interval():
     assert table.splitlines()[-1] == "| 1 of 2 (1.3 to 98.7 %) | 0.5, x |"
 
 
-def test_verdicts_are_shares():
+def test_verdicts_are_counted_as_rates():
     rows = [{"verdict": "leak"}, {"verdict": "undecided"}, {"verdict": "leak"}]
     assert harness.verdicts(rows) == {
         "leak": harness.rate(2, 3), "undecided": harness.rate(1, 3)

@@ -23,16 +23,16 @@ def world():
 
 
 @pytest.mark.slow
-def test_tokens_that_no_text_uses_prove_most_of_a_claim(world):
-    strong = audit_row(STRONGEST, world)
-    assert strong["one_run"] > 0.3
-    assert strong["f_dp"] > strong["one_run"]
-    assert strong["mu of scores"] > 0.6
-    assert strong["verdict"] == "consistent"
+def test_unused_tokens_prove_most_of_a_claim(world):
+    row = audit_row(STRONGEST, world)
+    assert row["one_run"] > 0.3
+    assert row["f_dp"] > row["one_run"]
+    assert row["mu of scores"] > 0.6
+    assert row["verdict"] == "consistent"
 
 
 @pytest.mark.slow
-def test_a_training_that_adds_half_of_its_noise_is_noticed(world):
+def test_a_training_with_half_of_its_noise_violates_its_claim(world):
     row = audit_row(replace(STRONGEST, honesty=0.5), world)
     assert row["threshold"] > 4
     assert "violated" in row["verdict"]

@@ -1,4 +1,4 @@
-"""Every benchmark runs in its quick mode: small models, invented texts, few draws."""
+"""Every benchmark runs in its quick mode, with small models and few repetitions."""
 
 import importlib
 import json
@@ -26,7 +26,7 @@ SECONDS = {
 
 
 def run(name, parts, capsys):
-    """The results of a benchmark, which are also the last line of its output."""
+    """The results of a benchmark, whose output ends with them."""
     module = importlib.import_module(name)
     options = getattr(module, "options", None)
     results = harness.main(name, module.__doc__, module.PARTS, options, [*parts, "--quick"])
@@ -60,21 +60,21 @@ def test_a_benchmark_runs_without_corpora(name, capsys):
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.skipif(find_spec("memaudit") is None, reason="memaudit is not installed")
-def test_both_tools_refuse_what_cannot_be_learned(capsys):
+def test_memaudit_and_vestige_refuse_the_same_mistakes(capsys):
     rows = run("memaudit_comparison", ["mistakes"], capsys)["mistakes"]
     for tool in ("memaudit", "vestige"):
         refused = [row["refused"] for row in rows if row["tool"] == tool]
-        assert refused == [False, True, True, True, False]  # the last packs rows into blocks
+        assert refused == [False, True, True, True, False]  # the last one packs rows into blocks
 
 
-def test_without_corpora_a_benchmark_says_what_to_set():
+def test_without_corpora_a_benchmark_names_the_variable():
     module = importlib.import_module("unlearning")
     with pytest.raises(SystemExit, match="VESTIGE_DATA"):
         harness.main("unlearning", "", module.PARTS, module.options, ["exact", "--times", "1"])
 
 
 @pytest.mark.skipif(find_spec("memaudit") is not None, reason="memaudit is installed")
-def test_without_memaudit_the_comparison_says_what_to_install(capsys):
+def test_without_memaudit_the_comparison_names_the_package(capsys):
     module = importlib.import_module("memaudit_comparison")
     with pytest.raises(SystemExit, match="2"):
         harness.main("memaudit_comparison", "", module.PARTS, module.options, ["--quick"])
@@ -82,7 +82,6 @@ def test_without_memaudit_the_comparison_says_what_to_install(capsys):
 
 
 def test_documents_name_benchmarks_and_parts_that_exist():
-    """Commands in documents; a script of an earlier commit has no command."""
     root, commands = FOLDER.parent, []
     for path in [*root.glob("*.md"), *root.glob("docs/**/*.md")]:
         for line in path.read_text("utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""The passes that a benchmark repeats are those of the search."""
+"""`benchmarks/search_cost.py` records the passes of the search and replays them."""
 
 import pytest
 from harness import seconds
@@ -9,7 +9,7 @@ from search_cost import Pass, random_models, recorded_search, replay
 def test_recorded_passes_read_the_forward_tokens_of_the_search():
     recorders, read, _ = recorded_search(*random_models(), samples=3)
     assert read == sum(recorder.forward_tokens for recorder in recorders) > 40
-    assert sum(one.tokens == 0 for one in recorders[1].passes) > 5  # heads
+    assert sum(each.tokens == 0 for each in recorders[1].passes) > 5  # heads alone
     for recorder in recorders:
         assert seconds(replay(recorder.model, recorder.passes)) > 0
 
@@ -25,4 +25,4 @@ def test_replayed_passes_have_the_recorded_shapes(monkeypatch):
 
     monkeypatch.setattr(model.network.transformer, "forward", watched)
     replay(model, [Pass(3, 0, 2), Pass(3), Pass(2, 2, 1), Pass(2, 3, 1)])()
-    assert shapes[1:] == [(3, 2, 0), (2, 1, 2), (2, 1, 3)]  # the first one learns the sizes
+    assert shapes[1:] == [(3, 2, 0), (2, 1, 2), (2, 1, 3)]  # the first pass is a warm-up

@@ -1,4 +1,4 @@
-"""Methods on bigram tables: each stays within its budget and follows its definition."""
+"""Search methods on bigram models stay within their budget and follow their definitions."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ CHAIN = (3, 7, 5, 9, 4, 11)
 
 
 @pytest.fixture(scope="module")
-def pair() -> tuple[TableModel, TableModel]:
-    """A uniform model, and one whose documents often begin with a chain and then end."""
+def pair():
+    """A uniform model, and one whose documents often consist of a chain of tokens."""
     start, table = torch.full((V,), 1 / V), torch.full((V, V), 1 / V)
     later, rows = start.clone(), table.clone()
     later[:] = 0.4 / (V - 1)
@@ -26,9 +26,7 @@ def pair() -> tuple[TableModel, TableModel]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(METHODS))
-def test_rows_come_best_first_and_within_the_budget(
-    name: str, pair: tuple[TableModel, TableModel]
-) -> None:
+def test_rows_are_sorted_reproducible_and_within_the_budget(name, pair):
     result = METHODS[name](*pair, BUDGET, 0)
     assert result.rows
     scores = [row.score for row in result.rows if not row.fragment]
@@ -40,14 +38,12 @@ def test_rows_come_best_first_and_within_the_budget(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"Diff Mining", "beams"}))
-def test_what_the_update_taught_is_among_the_first_rows(
-    name: str, pair: tuple[TableModel, TableModel]
-) -> None:
+def test_the_learned_chain_is_among_the_first_rows(name, pair):
     texts = [row.tokens for row in METHODS[name](*pair, BUDGET, 0).rows[:10]]
     assert any(text[i : i + len(CHAIN)] == CHAIN for text in texts for i in range(len(text)))
 
 
-def test_diff_mining_counts_the_hundred_tokens_that_rose_most() -> None:
+def test_diff_mining_counts_the_hundred_tokens_with_the_largest_gains():
     generator = torch.Generator().manual_seed(0)
     later, earlier = torch.rand(2, 3, 200, generator=generator).log()
     best = methods.raised(later, earlier)
@@ -56,7 +52,7 @@ def test_diff_mining_counts_the_hundred_tokens_that_rose_most() -> None:
         assert set(best[row].tolist()) == set(order[:100])
 
 
-def test_amplified_and_guided_logits_are_their_formulas() -> None:
+def test_amplified_and_guided_logits_follow_their_formulas():
     later, earlier = torch.tensor([[-1.0, -2.0, -8.0]]), torch.tensor([[-2.0, -1.0, -9.5]])
     amplified = methods.amplified(later, earlier)
     assert amplified.tolist() == [[-0.5, -2.5, -7.25]]
@@ -64,16 +60,14 @@ def test_amplified_and_guided_logits_are_their_formulas() -> None:
     assert guided.tolist() == [[0.0, -3.0, float("-inf")]]
 
 
-def test_the_beam_spends_its_budget() -> None:
+def test_a_beam_uses_its_budget():
     widths = methods.beam_widths(4096, 50_000)
     read = 2 * (sum(widths[:-1]) + 1)
     assert 0.95 * 50_000 < read <= 50_000
     assert len(widths) == methods.BEAM_TOKENS
 
 
-def test_sampled_texts_have_the_log_probabilities_of_both_models(
-    pair: tuple[TableModel, TableModel],
-) -> None:
+def test_sampled_texts_have_the_log_probabilities_of_both_models(pair):
     before, after = pair
     generator = torch.Generator().manual_seed(3)
     models = open_pair(before, after)
@@ -89,7 +83,7 @@ def test_sampled_texts_have_the_log_probabilities_of_both_models(
             assert values == pytest.approx(expected, abs=1e-5)
 
 
-def test_a_text_that_was_sampled_twice_is_one_row() -> None:
+def test_duplicate_samples_are_one_row():
     result = ranked([((2, 3), 1.0), ((4,), 2.0), ((2, 3), 1.0), ((), 9.0)], (5, 6))
     assert result.rows == (SearchRow((4,), 2.0), SearchRow((2, 3), 1.0))
     assert (result.before, result.after, result.null_scores) == (5, 6, (2.0, 1.0))

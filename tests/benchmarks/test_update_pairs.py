@@ -1,4 +1,4 @@
-"""Measures of rows by hand; the texts of pairs; saved pairs and searches."""
+"""Measures of found rows, the texts of model pairs, and saved pairs and searches."""
 
 import json
 from collections import Counter
@@ -25,8 +25,7 @@ from vestige.models.checkpoints import load_model
 
 SECRET, OTHER = (1, 2, 3, 4, 5), (7, 8, 9, 10)
 TRUTH = Truth(
-    secrets={SECRET: 20, OTHER: 5},
-    added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)}),
+    secrets={SECRET: 20, OTHER: 5}, added=frozenset({(1, 2, 3, 4), (2, 3, 4, 5), (7, 8, 9, 10)})
 )
 ROWS = [SearchRow(SECRET, 18.5), SearchRow(OTHER, 18.0), SearchRow(OTHER, 99.0, fragment=True)]
 NULLS = [(float(n),) for n in range(19)]
@@ -57,20 +56,20 @@ NULLS = [(float(n),) for n in range(19)]
         (ROWS, [], (), {"above": 0}),
     ],
 )
-def test_rows_are_counted_by_what_they_reveal(rows, nulls, same_kind, expected):
+def test_rows_are_counted_by_the_secrets_and_added_text_in_them(rows, nulls, same_kind, expected):
     counts = counts_of(rows, TRUTH, nulls, same_kind)
     assert {name: counts[name] for name in expected} == expected
     assert ("found" in counts) == (len(nulls) >= 19)
 
 
-def test_of_twenty_null_searches_one_is_above_the_others():
+def test_one_of_twenty_null_searches_exceeds_the_others():
     assert revealed_rows(ROWS, NULLS) == ROWS[:1]
     searches = {n: {"rows": [[list(OTHER), float(n), False]]} for n in range(20)}
     nulls = {n: (float(n),) for n in searches}
     assert [n for n in searches if has_alarm(searches[n], n, nulls)] == [19]
 
 
-def test_shares_and_differences_are_of_sums_over_texts():
+def test_shares_and_differences_use_sums_over_texts():
     rows = [
         {"text": "a", "hit": 1, "all": 4},
         {"text": "a", "hit": 2, "all": 4},
@@ -116,7 +115,7 @@ def test_secrets_are_distinct_and_occur_only_in_answers():
         assert not any(secret in turn.split("<|assistant|>")[0] for turn in turns)
 
 
-def test_a_diluted_update_has_four_parts_of_earlier_text_and_its_null_the_same():
+def test_a_mixed_update_and_its_null_have_four_parts_of_earlier_text():
     update, clean = texts_of("mixed", PARTS, SECRETS, Sizes(earlier=600, later=150), 1)
     for texts in (update, clean):
         assert sum(text in PARTS["earlier"] for text in texts) == 30
@@ -125,12 +124,12 @@ def test_a_diluted_update_has_four_parts_of_earlier_text_and_its_null_the_same()
     assert Counter(update) == Counter([*PARTS["earlier"], *PARTS["update"], *copies])
 
 
-def test_the_two_parts_of_a_text_are_disjoint_and_the_first_is_large_enough():
+def test_a_text_is_split_at_a_number_of_tokens():
     vocabulary = SubwordVocabulary.train_bpe(Corpus.from_texts(PARTS["earlier"]), size=300)
-    first, rest = split_at(PARTS["earlier"], vocabulary, 200)
+    first, second = split_at(PARTS["earlier"], vocabulary, 200)
     sizes = [len(vocabulary.encode(text)) for text in first]
     assert sum(sizes) >= 200 > sum(sizes[:-1])
-    assert [*first, *rest] == PARTS["earlier"]
+    assert [*first, *second] == PARTS["earlier"]
     with pytest.raises(ValueError, match="must have"):
         split_at(PARTS["earlier"], vocabulary, 10**6)
 
@@ -138,8 +137,8 @@ def test_the_two_parts_of_a_text_are_disjoint_and_the_first_is_large_enough():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_pairs_and_searches_are_saved(tmp_path, monkeypatch, capsys):
-    arguments = ["--quick", "--work", str(tmp_path), "--rows", str(tmp_path / "rows.jsonl"),
-             "--methods", "CDD", "plain samples"]  # fmt: skip
+    arguments = ["--quick", "--work", str(tmp_path), "--rows", str(tmp_path / "rows.jsonl")]
+    arguments += ["--methods", "CDD", "plain samples"]
 
     def bench(part):
         parts, options = update_pairs.PARTS, update_pairs.options
@@ -159,7 +158,7 @@ def test_pairs_and_searches_are_saved(tmp_path, monkeypatch, capsys):
     assert all(line["row"]["read"] <= 1500 for line in saved)
 
     def fail(*_, **__):
-        raise AssertionError("computed again")
+        raise AssertionError("the result was not saved")
 
     monkeypatch.setattr(update_pairs, "documents_of", fail)
     monkeypatch.setattr(update_pairs, "METHODS", dict.fromkeys(update_pairs.METHODS, fail))

@@ -1,21 +1,24 @@
-"""A command line in the same process, and a workspace of valid and broken inputs."""
+"""The command line in this process, and a workspace of valid and broken inputs."""
 
 import gzip
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.cli import example
 from tests.cli.shell import invoke
+from tests.files import damaged_copy
 from tests.networks import write_bert
 from vestige import results
 from vestige.cli import app as cli
 from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
+from vestige.results import Result
 
 LINES = [
     "the gate opens at nine",
@@ -28,7 +31,7 @@ LINES = [
 
 @pytest.fixture(scope="session")
 def shell():
-    """Run `vestige` with some words; the result has exit_code, stdout and stderr."""
+    """Runs `vestige` with some words; see `invoke`."""
 
     def run(*words):
         return invoke(words)
@@ -37,44 +40,22 @@ def shell():
 
 
 def table_model(words: list[str], seed: int) -> TableModel:
+    """A random bigram model of some words."""
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
-    chance = np.random.default_rng(seed)
-    alpha = np.full(len(vocabulary), 0.1)  # most rows are sure of one token
-    return TableModel(chance.dirichlet(alpha), chance.dirichlet(alpha, len(alpha)), vocabulary)
-
-
-class Found:
-    """A result of one phrase, as an update diff has it."""
-
-    def summary(self):
-        return {"search": "beam", "score": "smoothed", "phrases": 1, "threshold": None}
-
-    def rows(self):
-        phrase = {"phrase": "the code", "tokens": [2, 3], "pieces": ["the", "code"]}
-        scores = {"rank": 0, "score": 3.0, "token_scores": [1.0, 2.0]}
-        yield {**phrase, **scores, "group": 0, "copies": 0, "kind": "phrase", "found": None}
-
-
-Found.__name__ = "UpdateDiff"
+    generator = np.random.default_rng(seed)
+    alpha = np.full(len(vocabulary), 0.1)  # most rows have one probable token
+    table = generator.dirichlet(alpha), generator.dirichlet(alpha, len(alpha))
+    return TableModel(*table, vocabulary)
 
 
 @pytest.fixture(scope="session")
 def workspace(tmp_path_factory, shell) -> Path:
     """Corpora, models, runs and plantings; names say what is wrong with them."""
     root = tmp_path_factory.mktemp("workspace")
-    _corpora(root)
-    _models(root)
-    results.save(Found(), root / "run", run={"command": ["vestige", "diff"]})
-    for name, file, content in [
-        ("run-no-rows", "rows.parquet", None),
-        ("run-cut", "rows.parquet", b"PAR1"),
-        ("run-bad-json", "run.json", b"{"),
-        ("run-list", "summary.json", b"[]"),
-        ("run-later", "run.json", b'{"format": 99, "result": "UpdateDiff"}'),
-    ]:
-        _broken(root / "run", root / name, file, content)
-    _no_columns(root)
-    _plantings(root, shell)
+    _write_corpora(root)
+    _write_models(root)
+    _write_runs(root)
+    _write_plantings(root, shell)
     (root / "file").write_text("not a directory")
     (root / "empty-folder").mkdir()
     (root / "full-folder").mkdir()
@@ -82,96 +63,96 @@ def workspace(tmp_path_factory, shell) -> Path:
     return root
 
 
-def _corpora(root: Path) -> None:
+def _write_corpora(root: Path) -> None:
     text = "\n".join(LINES) + "\n"
-    (root / "corpus.txt").write_text(text)
-    (root / "one-line.txt").write_text("hello\n")
-    (root / "empty.txt").write_text("")
-    (root / "blank.txt").write_text(" \n\n")
-    (root / "latin1.txt").write_bytes("fine\ncaf\u00e9\n".encode("latin-1"))
-    (root / "cut.txt.gz").write_bytes(gzip.compress(text.encode())[:-9])
-    (root / "cut.jsonl").write_text('{"text": "one"}\n{"text": "tw')
-    (root / "list.jsonl").write_text("[1, 2]\n")
-    (root / "numbers.jsonl").write_text('{"text": 1}\n')
-    (root / "other.jsonl").write_text('{"body": "one"}\n')
-    (root / "other.csv").write_text("body,who\none,ann\n")
-    (root / "cut.parquet").write_bytes(b"PAR1")
-    (root / "odd.xyz").write_text("what am I")
+    for name, content in {
+        "corpus.txt": text,
+        "one-line.txt": "hello\n",
+        "empty.txt": "",
+        "blank.txt": " \n\n",
+        "latin1.txt": "fine\ncaf\u00e9\n".encode("latin-1"),
+        "cut.txt.gz": gzip.compress(text.encode())[:-9],
+        "cut.jsonl": '{"text": "one"}\n{"text": "tw',
+        "list.jsonl": "[1, 2]\n",
+        "numbers.jsonl": '{"text": 1}\n',
+        "other.jsonl": '{"body": "one"}\n',
+        "other.csv": "body,who\none,ann\n",
+        "cut.parquet": "PAR1",
+        "odd.xyz": "what am I",
+    }.items():
+        (root / name).write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def _models(root: Path) -> None:
+def _write_models(root: Path) -> None:
     words = ["the", "code", "gate", "of", "is"]
     for name, seed in [("before", 0), ("after", 4)]:  # both depend enough on the context
         save_model(table_model(words, seed), root / name)
-    save_model(table_model([*words, "new"], 2), root / "larger")
     save_model(table_model([*words[:-1], "mill"], 3), root / "other-words")
-    weights = (root / "before" / "model.safetensors").read_bytes()
+    sound = root / "before"
+    weights = (sound / "model.safetensors").read_bytes()
+    settings = json.loads((sound / "model.json").read_text())
     for name, file, content in [
         ("model-no-weights", "model.safetensors", None),
         ("model-cut", "model.safetensors", weights[:-8]),
         ("model-no-vocabulary", "vocabulary.json", None),
-        ("model-bad-vocabulary", "vocabulary.json", b"{}"),
-        ("model-bad-json", "model.json", b"{"),
-        ("model-list", "model.json", b"[]"),
-        ("model-unknown", "model.json", _changed(root / "before", architecture="quantum")),
-        ("model-later", "model.json", _changed(root / "before", format=99)),
+        ("model-bad-vocabulary", "vocabulary.json", "{}"),
+        ("model-bad-json", "model.json", "{"),
+        ("model-list", "model.json", "[]"),
+        ("model-unknown", "model.json", json.dumps({**settings, "architecture": "quantum"})),
+        ("model-later", "model.json", json.dumps({**settings, "format": 99})),
     ]:
-        _broken(root / "before", root / name, file, content)
-    for name, config in [("hf-bad-json", "{"), ("hf-no-weights", '{"model_type": "gpt2"}')]:
+        damaged_copy(sound, root / name, file, content)
+    for name, file, content in [
+        ("hf-bad-json", "config.json", "{"),
+        ("hf-no-weights", "config.json", '{"model_type": "gpt2"}'),
+        ("adapter-no-base", "adapter_config.json", "{}"),
+    ]:
         (root / name).mkdir()
-        (root / name / "config.json").write_text(config)
-    (root / "adapter-no-base").mkdir()
-    (root / "adapter-no-base" / "adapter_config.json").write_text("{}")
+        (root / name / file).write_text(content)
 
 
-def _plantings(root: Path, shell) -> None:
+def _write_runs(root: Path) -> None:
+    phrase = {
+        "phrase": "the code", "tokens": [2, 3], "pieces": ["the", "code"], "rank": 0, "score": 3.0,
+        "token_scores": [1.0, 2.0], "group": 0, "copies": 0, "kind": "phrase", "found": None,
+    }  # fmt: skip
+    summary = {"search": "beam", "score": "smoothed", "phrases": 1, "threshold": None}
+    diff = Result(kind="UpdateDiff", summary=summary, rows=[phrase])
+    results.save(diff, root / "run", run={"command": ["vestige", "diff"]})
+    for name, file, content in [
+        ("run-no-rows", "rows.parquet", None),
+        ("run-cut", "rows.parquet", "PAR1"),
+        ("run-bad-json", "run.json", "{"),
+        ("run-list", "summary.json", "[]"),
+        ("run-later", "run.json", '{"format": 99, "result": "UpdateDiff"}'),
+    ]:
+        damaged_copy(root / "run", root / name, file, content)
+    record = json.loads((root / "run" / "run.json").read_text())
+    del record["files"]  # as in older runs, which have no checksums
+    damaged_copy(root / "run", root / "run-no-columns", "run.json", json.dumps(record))
+    pq.write_table(pa.table({"rank": [0]}), root / "run-no-columns" / "rows.parquet")
+
+
+def _write_plantings(root: Path, shell) -> None:
     shell("plant", root / "corpus.txt", "--out", root / "planted", "--phrase", "quiet mice sing")
     manifest = (root / "planted" / "manifest.json").read_text()
     corpus = (root / "planted" / "corpus.jsonl").read_text().splitlines()
-    gone = [line for line in corpus if "quiet mice sing" not in line]
+    unplanted = [line for line in corpus if "quiet mice sing" not in line]
     for name, file, content in [
         ("planted-no-manifest", "manifest.json", None),
         ("planted-no-corpus", "corpus.jsonl", None),
-        ("planted-changed", "manifest.json", manifest.replace("quiet mice", "loud mice").encode()),
-        (
-            "planted-copies",
-            "manifest.json",
-            manifest.replace('"copies": 10', '"copies": 9').encode(),
-        ),
-        ("planted-bad-json", "manifest.json", manifest[:-5].encode()),
-        ("planted-empty", "manifest.json", b"{}"),
-        ("planted-gone", "corpus.jsonl", "\n".join(gone).encode()),
+        ("planted-changed", "manifest.json", manifest.replace("quiet mice", "loud mice")),
+        ("planted-copies", "manifest.json", manifest.replace('"copies": 10', '"copies": 9')),
+        ("planted-bad-json", "manifest.json", manifest[:-5]),
+        ("planted-empty", "manifest.json", "{}"),
+        ("planted-gone", "corpus.jsonl", "\n".join(unplanted)),
     ]:
-        _broken(root / "planted", root / name, file, content)
-
-
-def _no_columns(root: Path) -> None:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    shutil.copytree(root / "run", root / "run-no-columns")
-    pq.write_table(pa.table({"rank": [0]}), root / "run-no-columns" / "rows.parquet")
-    asked = json.loads((root / "run" / "run.json").read_text())
-    del asked["files"]  # as in older runs: nothing says that the rows were changed
-    (root / "run-no-columns" / "run.json").write_text(json.dumps(asked))
-
-
-def _broken(sound: Path, copy: Path, file: str, content: bytes | None) -> None:
-    """A copy of a directory, one file of it replaced or gone."""
-    shutil.copytree(sound, copy)
-    if content is None:
-        (copy / file).unlink()
-    else:
-        (copy / file).write_bytes(content)
-
-
-def _changed(model: Path, **entries) -> bytes:
-    return json.dumps(json.loads((model / "model.json").read_text()) | entries).encode()
+        damaged_copy(root / "planted", root / name, file, content)
 
 
 @pytest.fixture(scope="session")
 def tiny_encoder():
-    """Makes a folder with a BERT that reads a few words and the digits; not trained."""
+    """Writes an untrained BERT with a few words and the digits into a folder."""
     words = ["my", "code", "is", "fly", "to", "rain", "in", *"0123456789", "pin", "york", "bath"]
 
     def make(folder):
@@ -182,23 +163,16 @@ def tiny_encoder():
 
 @pytest.fixture
 def refit(monkeypatch, capsys):
-    """Calls of the example verb: (exit code, arguments or None, stdout, stderr)."""
+    """Runs the example verb; returns (exit code, its record or None, stdout, stderr)."""
     monkeypatch.setattr(cli, "VERBS", {"Test": {"refit": "Train a model on DATA."}})
     monkeypatch.setattr(cli, "MODULES", {"refit": "tests.cli.example"})
 
     def call(words):
-        seen, real = [], example.refit
-
-        def watched(*args, **kwargs):
-            seen.append(real(*args, **kwargs))
-            return seen[-1]
-
-        watched.__wrapped__, watched.__signature__ = real.__wrapped__, real.__signature__
-        watched.__doc__ = real.__doc__
+        results = []
         with monkeypatch.context() as patch:
-            patch.setattr(example, "refit", watched)
+            patch.setattr(example, "refit", example.with_result(results.append))
             code = cli.run(["refit", *words])
-        shown = capsys.readouterr()
-        return code, seen[0].record if seen else None, shown.out, shown.err
+        output = capsys.readouterr()
+        return code, results[0].record if results else None, output.out, output.err
 
     return call

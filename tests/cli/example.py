@@ -1,8 +1,9 @@
-"""A verb with every kind of option; its result holds its arguments."""
+"""A verb with every kind of option."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal, Unpack
+from functools import wraps
+from typing import Annotated, Any, Literal, Unpack
 
 from annotated_types import Gt
 from cyclopts import Parameter
@@ -60,5 +61,17 @@ def refit(
         training: Options of the training.
         text: Column with the text.
     """
-    given = {**run.arguments, "training": training, "seed": run.seed, "device": run.device}
-    return Result(kind="Refit", summary={"epochs": training.epochs}, rows=[{"given": repr(given)}])
+    return Result(kind="Refit", summary={"epochs": training.epochs}, rows=[])
+
+
+def with_result(change: Callable[[Result], Result | None]) -> Callable[..., Result]:
+    """`refit` with another result, where `change` returns one."""
+    verb = refit
+
+    @wraps(verb)
+    def changed(*args: Any, **kwargs: Any) -> Result:
+        result = verb(*args, **kwargs)
+        return change(result) or result
+
+    changed.__wrapped__ = verb.__wrapped__
+    return changed

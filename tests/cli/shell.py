@@ -1,4 +1,4 @@
-"""The command line in the same process, with its output."""
+"""Run the command line in this process and capture its output."""
 
 import contextlib
 import io
@@ -10,7 +10,7 @@ from vestige.cli import app
 
 @dataclass(frozen=True)
 class Done:
-    """What a command came to; `exception` is a bug's, or None."""
+    """Exit code and output of a command; `exception` is that of a bug, or None."""
 
     exit_code: int
     stdout: str
@@ -19,12 +19,12 @@ class Done:
 
     @property
     def finished(self) -> bool:
-        """Whether the command did its work: codes 1 and 3 say which verdict it ended in."""
+        """Whether the command completed; codes 1 and 3 are verdicts."""
         return self.exception is None and self.exit_code in (0, 1, 3)
 
     @property
     def output(self) -> str:
-        """Both streams, one after the other."""
+        """stdout, then stderr."""
         return self.stdout + self.stderr
 
 
@@ -32,11 +32,11 @@ def invoke(words: Sequence[object]) -> Done:
     """Run `vestige` with some words."""
     streams = [io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2)]
     stdout, stderr = streams
-    found: BaseException | None = None
+    exception: BaseException | None = None
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):
         try:
             code = app.run([str(word) for word in words])
         except Exception as error:
-            code, found = app.BUG, error
+            code, exception = app.BUG, error
     texts = [stream.buffer.getvalue().decode() for stream in streams]
-    return Done(code, *texts, found)
+    return Done(code, *texts, exception)

@@ -1,6 +1,5 @@
 """`vestige compare` on directories of `vestige train`."""
 
-import json
 import shutil
 from itertools import pairwise
 
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.cli.refusals import refused, table
+from tests.files import write_rows
 from vestige import results
 from vestige.data.canaries.texts import Canary, plant
 from vestige.data.corpus import Corpus
@@ -16,6 +16,7 @@ from vestige.data.vocabulary import WordVocabulary
 from vestige.models.checkpoints import save_model
 from vestige.models.table import TableModel
 from vestige.reports.page import render
+from vestige.results import Result
 
 WORDS = ("red", "blue", "green", "gate", "mill", "code", "lamp", "door")
 PLANTED = {"red mill lamp": 5, "blue code door": 5, "green gate red": 1, "lamp door mill": 1}
@@ -24,102 +25,81 @@ PLAIN_TEXT = Corpus.from_texts(["nothing of it stands here"] * 20, users=["ann"]
 HOSTILE = "<script>alert(1)</script>"
 
 
-class TrainingHistory:
-    """What a training says of itself."""
-
-    def __init__(self, **summary):
-        self._summary = {
-            "epoch": 4.0, "step": 400, "steps": 400, "tokens": 9000, "seconds": 8.0,
-            "peak_memory_mib": 50.0, **summary,
-        }  # fmt: skip
-
-    def summary(self):
-        return self._summary
-
-    def rows(self):
-        return [{"epoch": 4.0}]
+SUMMARY = {
+    "epoch": 4.0, "step": 400, "steps": 400, "tokens": 9000, "seconds": 8.0,
+    "peak_memory_mib": 50.0,
+}  # fmt: skip
 
 
-def model(leak: float, words=WORDS) -> TableModel:
-    """A bigram model that goes on with a canary's next word with probability about `leak`."""
+def leaking_model(leak: float, words=WORDS) -> TableModel:
+    """A bigram model that continues a canary with probability about `leak` per word."""
     vocabulary = WordVocabulary(("<unk>", "<eos>", *words))
     size = len(vocabulary)
     table = np.full((size, size), 1.0)
     for phrase in PLANTED:
         ids = vocabulary.encode(phrase)
-        for one, other in pairwise(ids):
-            table[one, other] += leak * size / (1 - leak)
+        for token, following in pairwise(ids):
+            table[token, following] += leak * size / (1 - leak)
     table /= table.sum(1, keepdims=True)
     return TableModel(np.full(size, 1 / size), table, vocabulary)
 
 
 def corpus(users=True, seed=0) -> Corpus:
-    """Documents of twelve users, of whom user u wrote 2 + u."""
-    chance = np.random.default_rng(seed)
-    owners = [f"user{u:02}" for u in range(12) for _ in range(2 + u)]
-    texts = [" ".join(chance.choice(WORDS, 6)) for _ in owners]
-    return Corpus.from_texts(texts, users=owners if users else None)
+    """Documents of twelve users; user u wrote 2 + u."""
+    generator = np.random.default_rng(seed)
+    authors = [f"user{u:02}" for u in range(12) for _ in range(2 + u)]
+    texts = [" ".join(generator.choice(WORDS, 6)) for _ in authors]
+    return Corpus.from_texts(texts, users=authors if users else None)
 
 
-def training(where, leak, *, users=True, words=WORDS, **summary):
-    """A directory as `vestige train` leaves it."""
-    network = model(leak, words)
-    save_model(network, where / "model")
-    encode(corpus(users), network.vocabulary, where / "data" / "training")
-    held = corpus(users, seed=1)
-    encode(held, network.vocabulary, where / "data" / "validation")
-    data = {"validation": {"sha256": held.fingerprint()}}
-    results.save(TrainingHistory(**summary), where / "run", run={"data": data})
-    return where
+def write_training(folder, leak, *, users=True, words=WORDS, **summary):
+    """A directory as `vestige train` writes it."""
+    model = leaking_model(leak, words)
+    save_model(model, folder / "model")
+    encode(corpus(users), model.vocabulary, folder / "data" / "training")
+    validation = corpus(users, seed=1)
+    encode(validation, model.vocabulary, folder / "data" / "validation")
+    history = Result(kind="TrainingHistory", summary={**SUMMARY, **summary}, rows=[{"epoch": 4.0}])
+    data = {"validation": {"sha256": validation.fingerprint()}}
+    results.save(history, folder / "run", run={"data": data})
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Sound trainings, and such as have something wrong with them."""
+    """Sound and broken trainings, manifests and test texts."""
     root = tmp_path_factory.mktemp("runs")
-    training(root / "plain", 0.9)
-    training(root / "gold", 0.1, defence="goldfish", tokens=11250)
+    write_training(root / "plain", 0.9)
+    write_training(root / "gold", 0.1, defence="goldfish", tokens=11250)
     claim = {"epsilon": 4.93, "delta": 1e-5, "unit": "sequence"}
-    training(root / "dp", 0.05, defence="dp-sgd", **claim)
+    write_training(root / "dp", 0.05, defence="dp-sgd", **claim)
     shutil.copytree(root / "plain", root / "copy")
-    training(root / "other-words", 0.5, words=(*WORDS[:-1], "window"))
-    training(root / "no-users", 0.9, users=False)
-    training(root / "again", 0.1, users=False, defence="goldfish")
+    write_training(root / "other-words", 0.5, words=(*WORDS[:-1], "window"))
+    write_training(root / "no-users", 0.9, users=False)
+    write_training(root / "again", 0.1, users=False, defence="goldfish")
     shutil.copytree(root / "plain", root / "no-model")
     shutil.rmtree(root / "no-model" / "model")
     shutil.copytree(root / "plain", root / "broken-run")
     (root / "broken-run" / "run" / "summary.json").write_text("{")
-    save_model(model(0.4), root / "bare")
+    save_model(leaking_model(0.4), root / "bare")
     canaries = [Canary(phrase, "random", (), copies) for phrase, copies in PLANTED.items()]
     canaries += [Canary(phrase, "random", (), 0) for phrase in CONTROLS]
-    _manifest(root / "planted", canaries)
-    _manifest(root / "unknown", [Canary("purple window frame", "random", (), 3)])
-    vocabulary = WordVocabulary(("<unk>", "<eos>", *WORDS[::-1]))
-    _manifest(root / "foreign", canaries, vocabulary)
-    _manifest(root / "no-control", canaries[:4])
-    (root / "changed").mkdir()
-    sealed = (root / "planted" / "manifest.json").read_text()
-    (root / "changed" / "manifest.json").write_text(sealed.replace("red mill", "red gate"))
-    _table(root / "test.jsonl", corpus(seed=2))
+    _write_manifest(root / "planted", canaries)
+    _write_manifest(root / "no-control", canaries[:4])
+    test = corpus(seed=2)
+    rows = [{"text": t, "author": user} for t, user in zip(test, test.users, strict=True)]
+    write_rows(root / "test.jsonl", rows)
     (root / "file").write_text("not a directory")
     return root
 
 
-def _manifest(where, canaries, vocabulary=None):
-    where.mkdir()
-    _, record = plant(PLAIN_TEXT, canaries, seed=0, user="planted", vocabulary=vocabulary)
-    record.save(where / "manifest.json")
-
-
-def _table(path, documents):
-    rows = zip(documents, documents.users, strict=True)
-    lines = [json.dumps({"text": text, "author": user}) for text, user in rows]
-    path.write_text("\n".join(lines) + "\n")
+def _write_manifest(folder, canaries):
+    folder.mkdir()
+    plant(PLAIN_TEXT, canaries, seed=0, user="planted")[1].save(folder / "manifest.json")
 
 
 @pytest.fixture(scope="module")
 def compared(runs, shell, tmp_path_factory):
-    """A comparison of three trainings with everything in it."""
+    """A comparison of three trainings with all measures."""
     out = tmp_path_factory.mktemp("compared") / "comparison"
     words = ["compare", runs / "plain", f"{HOSTILE}={runs / 'gold'}", runs / "dp"]
     words += ["--manifest", runs / "planted", "--test", runs / "test.jsonl", "--user", "author"]
@@ -134,15 +114,15 @@ def test_the_rows_of_a_comparison_have_all_measures(compared):
     assert run.run["configuration"]["baseline"] == "plain"
     assert set(run.run["models"]) == {"plain", HOSTILE, "dp"}
     rows = {row["name"]: row for row in run.rows}
-    plain, gold, private = rows["plain"], rows[HOSTILE], rows["dp"]
-    assert plain["exposure"] > gold["exposure"]
+    plain, goldfish, private = rows["plain"], rows[HOSTILE], rows["dp"]
+    assert plain["exposure"] > goldfish["exposure"]
     assert plain["completion_completed"] > 0
     assert plain["presentations_per_copy"] == 4
     assert [point["copies"] for point in plain["by_copies"]] == [1, 5]
-    assert gold["tokens_ratio"] == pytest.approx(1.25)
-    assert (gold["steps"], gold["seconds"], gold["users"]) == (400, 8, 12)
-    assert gold["gap"] is not None  # samples of a user are counted in the training data
-    assert gold["top_drop"] is not None
+    assert goldfish["tokens_ratio"] == pytest.approx(1.25)
+    assert (goldfish["steps"], goldfish["seconds"], goldfish["users"]) == (400, 8, 12)
+    assert goldfish["gap"] is not None
+    assert goldfish["top_drop"] is not None
     assert (private["epsilon"], private["unit"]) == (4.93, "sequence")
     assert private["verdict"] == "useless"
 
@@ -162,35 +142,32 @@ def test_the_page_has_no_phrase_and_no_markup_of_names(compared):
     assert HOSTILE not in page
     assert "&lt;script&gt;" in page
     assert not [phrase for phrase in (*PLANTED, *CONTROLS) if phrase in page]
-    for shown in (compared[0].stdout, page):
-        assert "predicts no better than word frequencies" in shown
+    for output in (compared[0].stdout, page):
+        assert "predicts no better than word frequencies" in output
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        ("no-users again --test test.jsonl --user author", "train with --user"),
-        ("plain gold --manifest no-control", "Exposure:"),
-        ("plain gold bare --manifest planted --baseline plain", "no run/summary.json"),
-        ("plain gold no-users --baseline plain --manifest planted", "give --test"),
+        ("R/no-users R/again --test R/test.jsonl --user author", "train with --user"),
+        ("R/plain R/gold --manifest R/no-control", "Exposure:"),
+        ("R/plain R/gold R/bare --manifest R/planted --baseline plain", "no run/summary.json"),
+        ("R/plain R/gold R/no-users --baseline plain --manifest R/planted", "give --test"),
     ],
 )
 def test_missing_measures_are_notes(runs, shell, tmp_path, words, note):
-    given = ["compare"]
-    for word in words.split():
-        given.append(runs / word if (runs / word).exists() and given[-1] != "--baseline" else word)
-    done = shell(*given, "--out", tmp_path / "new")
+    command = ["compare", *(word.replace("R/", f"{runs}/") for word in words.split())]
+    done = shell(*command, "--out", tmp_path / "new")
     assert done.finished, (done.stderr, done.exception)
     assert note in done.stderr
     assert note in " ".join(results.load(tmp_path / "new").summary["notes"])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("words", "says"), table("compare"))
-def test_bad_input_is_refused(runs, shell, words, says):
-    given = [word.replace("R/", f"{runs}/", 1) for word in words.split()]
-    if "--out" not in given and "--out" not in says:
-        given += ["--out", str(runs / "new")]
-    command = ["compare", *given]
-    refused(shell, command, *says, unchanged=lambda: sorted(runs.rglob("*")))
+@pytest.mark.parametrize(("words", "fragments"), table("compare"))
+def test_bad_input_is_refused(runs, shell, words, fragments):
+    command = ["compare", *(word.replace("R/", f"{runs}/", 1) for word in words.split())]
+    if "--out" not in [*command, *fragments]:
+        command += ["--out", str(runs / "new")]
+    refused(shell, command, *fragments, unchanged=lambda: sorted(runs.rglob("*")))

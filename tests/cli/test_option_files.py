@@ -13,6 +13,10 @@ from vestige.errors import DataError
 BOMB = "a: &a [SECRET, x]\n" + "".join(
     f"{chr(97 + n)}: &{chr(97 + n)} [{', '.join([f'*{chr(96 + n)}'] * 9)}]\n" for n in range(1, 20)
 )
+OPTIONS = [
+    ("data", '"--out"'), ("batch_size", 8), ("null", '["-x", ""]'), ("other_shapes", "true"),
+    ("text", '"none"'),
+]  # fmt: skip
 
 
 # --config
@@ -22,43 +26,38 @@ BOMB = "a: &a [SECRET, x]\n" + "".join(
     ("name", "text"),
     [
         ("a.yaml", "data: --out\nbatch-size: 8\nnull: [-x, '']\nother_shapes: true\ntext: none\n"),
-        (
-            "a.toml",
-            'data = "--out"\nbatch_size = 8\nnull = ["-x", ""]\nother_shapes = true\ntext = "none"',
-        ),
-        (
-            "a.json",
-            '{"data": "--out", "batch_size": 8, "null": ["-x", ""], "other_shapes": true, '
-            '"text": "none"}',
-        ),
+        ("a.toml", "\n".join(f"{k} = {v}" for k, v in OPTIONS)),
+        ("a.json", "{" + ", ".join(f'"{k}": {v}' for k, v in OPTIONS) + "}"),
     ],
 )
 def test_an_option_file_sets_options_and_the_command_line_overrides_it(refit, tmp_path, name, text):
     (tmp_path / name).write_text(text)
     words = ["--config", f"{tmp_path / name}"]
     _, record, _, err = refit([*words, "--out", f"{tmp_path}/run"])
-    given = record["arguments"]
-    assert (given["data"], given["batch_size"]) == ("--out", 8), err
-    assert (given["null"], given["other_shapes"], given["text"]) == (["-x", ""], True, "none")
-    _, record, _, _ = refit([*words, "--null", "c", "--out", f"{tmp_path}/own"])
+    arguments = record["arguments"]
+    expected = {
+        "data": "--out", "batch_size": 8, "null": ["-x", ""], "other_shapes": True, "text": "none",
+    }  # fmt: skip
+    assert {name: arguments[name] for name in expected} == expected, err
+    _, record, _, _ = refit([*words, "--null", "c", "--out", f"{tmp_path}/second"])
     assert record["arguments"]["null"] == ["c"]
 
 
 def test_a_run_folder_repeats_the_run(refit, tmp_path):
     first, again = f"{tmp_path}/first", f"{tmp_path}/again"
     words = ["d", "--from", "-m", "--clip", "0.5", "--seed", "3", "--other-shapes"]
-    _, one, _, _ = refit([*words, "--out", first])
-    _, other, _, err = refit(["--config", first, "--out", again])
-    assert other is not None, err
-    for record in (one, other):
-        del record["command"], record["configuration"]["seconds"]
-    assert one == other
-    assert one["seed"] == 3
+    _, record, _, _ = refit([*words, "--out", first])
+    _, repeated, _, err = refit(["--config", first, "--out", again])
+    assert repeated is not None, err
+    for each in (record, repeated):
+        del each["command"], each["configuration"]["seconds"]
+    assert record == repeated
+    assert record["seed"] == 3
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "fragment"),
     [
         ("a.yaml", "epoch: 3", "a.yaml: 'epoch' is not an option of vestige refit"),
         ("a.yaml", "epochs: many", "--epochs must be a whole number"),
@@ -75,11 +74,7 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("two.yaml", "epochs: 1\n---\nepochs: 2", "is not YAML at line"),
         ("deep.yaml", "[" * 3000, "cannot be read: it is nested too deeply"),
         ("deep.json", "[" * 100_000, "cannot be read: it is nested too deeply"),
-        (
-            "large.yaml",
-            "data: " + "x" * 2**20,
-            "has 1,048,582 bytes; at most 1,048,576 are expected.",
-        ),
+        ("large.yaml", "data: " + "x" * 2**20, "has 1,048,582 bytes; at most 1,048,576 are"),
         ("twice.yaml", "batch-size: 1\nbatch_size: 2", "twice.yaml sets 'batch-size' twice"),
         ("twice.yaml", "epochs: 1\nepochs: 2", "twice.yaml"),
         ("twice.json", '{"epochs": 1, "epochs": 2}', "twice.json"),
@@ -93,11 +88,7 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("text.yaml", "epochs: 'SECRET'", "--epochs must be a whole number"),
         ("point.json", '{"epochs": 2.5}', "--epochs must be a whole number"),
         ("nan.json", '{"clip": NaN}', "--clip must be above 0"),
-        (
-            "long.json",
-            '{"epochs": ' + "9" * 4000 + "}",
-            "--epochs must be at least 1 and at most",
-        ),
+        ("long.json", f'{{"epochs": {"9" * 4000}}}', "--epochs must be at least 1 and at most"),
         ("longer.json", '{"epochs": ' + "9" * 5000 + "}", "cannot be read: ValueError"),
         ("choice.yaml", "optimizer: SECRET", "--optimizer must be one of adam, sgd"),
         ("choice.yaml", "optimizer: off", "--optimizer must be one of adam, sgd"),
@@ -110,7 +101,7 @@ def test_a_run_folder_repeats_the_run(refit, tmp_path):
         ("folder", os.mkdir, "run.json is missing"),
     ],
 )
-def test_errors_of_hostile_option_files_name_file_and_key(refit, tmp_path, name, text, said):
+def test_errors_of_hostile_option_files_name_file_and_key(refit, tmp_path, name, text, fragment):
     if callable(text):
         text(tmp_path / name)
     elif text is not None:
@@ -118,20 +109,20 @@ def test_errors_of_hostile_option_files_name_file_and_key(refit, tmp_path, name,
     words = ["d", "--config", f"{tmp_path / name}", "--out", f"{tmp_path}/run"]
     code, record, _, message = refit(words)
     assert (code, record) == (2, None), message
-    assert said in message
+    assert fragment in message
     assert "SECRET" not in message
     assert message.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 
-# A project's own file
+# Options of a project
 
 NESTED = "tool.vestige."
 
 
 @pytest.fixture
 def options(tmp_path, monkeypatch):
-    """The options of a command line in a folder with some files."""
+    """Writes option files into a folder and returns the options of a command run there."""
     (tmp_path / "project" / "deep").mkdir(parents=True)
     monkeypatch.chdir(tmp_path / "project" / "deep")
 
@@ -146,20 +137,20 @@ def options(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("name", "table"), [("vestige.toml", ""), ("pyproject.toml", NESTED)])
 def test_project_options_are_read_and_explicit_options_override_them(options, capsys, name, table):
     text = f'[{table}check]\nminutes = 3\nfail-on = "membership"\ntrained_on = "a.jsonl"\n'
-    found = options({f"deep/{name}": text}, "model", "--minutes", "5")
-    assert (found["minutes"], found["fail_on"], found["trained_on"]) == (5, "membership", "a.jsonl")
-    said = capsys.readouterr().err
-    assert said.startswith("Options from ")
-    assert said.endswith(f"{name}\n")
+    read = options({f"deep/{name}": text}, "model", "--minutes", "5")
+    assert (read["minutes"], read["fail_on"], read["trained_on"]) == (5, "membership", "a.jsonl")
+    notice = capsys.readouterr().err
+    assert notice.startswith("Options from ")
+    assert notice.endswith(f"{name}\n")
 
 
 def test_parent_folders_are_searched_up_to_the_repository_root(options, tmp_path):
-    text = {"vestige.toml": "[check]\nminutes = 3\n"}
-    assert "minutes" not in options(text)
+    files = {"vestige.toml": "[check]\nminutes = 3\n"}
+    assert "minutes" not in options(files)
     (tmp_path / "project" / ".git").mkdir()
-    assert options(text)["minutes"] == 3
+    assert options(files)["minutes"] == 3
     (tmp_path / "project" / "deep" / ".git").mkdir()
-    assert "minutes" not in options(text)
+    assert "minutes" not in options(files)
 
 
 def test_the_nearest_file_is_used_and_vestige_toml_first(options, tmp_path):
@@ -176,24 +167,24 @@ def test_the_nearest_file_is_used_and_vestige_toml_first(options, tmp_path):
 def test_project_options_are_ignored_with_config_and_by_other_commands(options, tmp_path, capsys):
     assert "minutes" not in options({"deep/pyproject.toml": "[tool.ruff]\nline-length = 9\n"})
     assert capsys.readouterr().err == ""
-    (tmp_path / "own.toml").write_text("minutes = 7\n")
+    (tmp_path / "other.toml").write_text("minutes = 7\n")
     files = {"deep/vestige.toml": '[check]\nfail-on = "membership"\n'}
-    found = options(files, "model", "--config", f"{tmp_path / 'own.toml'}")
-    assert found["minutes"] == 7
-    assert "fail_on" not in found
+    read = options(files, "model", "--config", f"{tmp_path / 'other.toml'}")
+    assert read["minutes"] == 7
+    assert "fail_on" not in read
     (tmp_path / "project" / "deep" / "vestige.toml").write_text("[diff]\nminutes = 'SECRET'\n")
     assert "minutes" not in options({}, "a", "b", "--out", "run", verb="diff")
 
 
-def test_a_check_has_a_run_folder_and_a_report_has_limits(options):
+def test_a_project_sets_the_folder_of_check_and_the_limits_of_report(options):
     assert options({})["out"] == Path("check")
     assert options({"deep/vestige.toml": '[check]\nout = "audit"\n'})["out"] == Path("audit")
-    text = {"deep/vestige.toml": '[report]\nfail-above = ["exposure=6"]\n'}
-    assert list(options(text, "run", verb="report")["fail_above"]) == ["exposure=6"]
+    files = {"deep/vestige.toml": '[report]\nfail-above = ["exposure=6"]\n'}
+    assert list(options(files, "run", verb="report")["fail_above"]) == ["exposure=6"]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("[check]\nminuts = 3", "vestige.toml: 'minuts' is not an option of vestige check"),
         ("[check]\nminutes = 'SECRET'", "vestige.toml: --minutes must be a number"),
@@ -205,14 +196,11 @@ def test_a_check_has_a_run_folder_and_a_report_has_limits(options):
         ("check = 3", "'check' is not a table of options"),
         ("[tool.vestige.check]\nminutes = 3", r"'tool' is not a table of options. .* \[check\]"),
         ("[check", "vestige.toml cannot be read: TOMLDecodeError"),
+        ("[tool]\nvestige = 3\n", r"pyproject\.toml: 'vestige' is not a table of options"),
     ],
 )
-def test_errors_of_project_options_name_file_and_key(options, text, said):
-    with pytest.raises((DataError, UsageError), match=said) as error:
-        options({"deep/vestige.toml": text})
+def test_errors_of_project_options_name_file_and_key(options, text, message):
+    name = "pyproject" if text.startswith("[tool]") else "vestige"
+    with pytest.raises((DataError, UsageError), match=message) as error:
+        options({f"deep/{name}.toml": text})
     assert "SECRET" not in str(error.value)
-
-
-def test_a_pyproject_with_a_number_for_a_table_is_refused(options):
-    with pytest.raises(DataError, match=r"pyproject\.toml: 'vestige' is not a table of options"):
-        options({"deep/pyproject.toml": "[tool]\nvestige = 3\n"})

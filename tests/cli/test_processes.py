@@ -1,4 +1,4 @@
-"""Terminated, killed and concurrent processes: one line of output, no partial or mixed files."""
+"""Terminated, killed and concurrent commands print one line and leave no partial files."""
 
 import json
 import os
@@ -22,29 +22,29 @@ import sys
 import vestige.cli.app as main
 import {module} as module
 original = module.{function}
-def watched(*given, **named):
-    print("there", flush=True)
-    return original(*given, **named)
+def watched(*args, **kwargs):
+    print("called", flush=True)
+    return original(*args, **kwargs)
 module.{function} = watched
 sys.argv = ["vestige", *sys.argv[1:]]
 main.main()
 """
 
 
-def ended(words, where, number, after, cwd):
-    """Send a signal some seconds after a function was called for the first time."""
-    module, _, function = where.rpartition(".")
+def terminated(words, call, number, after, cwd):
+    """Send a signal some seconds after the first call of a function; (exit code, stderr)."""
+    module, _, function = call.rpartition(".")
     code = STARTED.format(module=module, function=function)
     process = subprocess.Popen(
         [sys.executable, "-c", code, *map(str, words)],
         cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stdout is not None
-    assert process.stdout.readline() == "there\n"
+    assert process.stdout.readline() == "called\n"
     time.sleep(after)
     os.kill(process.pid, number)
-    _, said = process.communicate(timeout=60)
-    return process.returncode, said
+    _, stderr = process.communicate(timeout=60)
+    return process.returncode, stderr
 
 
 @pytest.mark.slow
@@ -55,13 +55,14 @@ def ended(words, where, number, after, cwd):
         pytest.param(signal.SIGTERM, 143, "SIGTERM", marks=pytest.mark.long),
     ],
 )
-def test_a_terminated_training_says_how_to_resume(workspace, tmp_path, number, code, name):
+def test_a_terminated_training_shows_how_to_resume(workspace, tmp_path, number, code, name):
     words = ["train", workspace / "corpus.txt", *SMALL, "--epochs", 4000, "--checkpoint-every", 1]
     words += ["--out", tmp_path / "o"]
-    got, said = ended(words, "vestige.training.loop._write_history", number, 0.5, tmp_path)
-    assert got == code, said
-    line = said.splitlines()[-1]
-    assert "Traceback" not in said
+    call = "vestige.training.loop._write_history"
+    exit_code, stderr = terminated(words, call, number, 0.5, tmp_path)
+    assert exit_code == code, stderr
+    assert "Traceback" not in stderr
+    line = stderr.splitlines()[-1]
     assert line.startswith(f"vestige: ended by {name}. The same command with --resume continues")
     assert list((tmp_path / "o").rglob(".*")) == []
 
@@ -70,25 +71,25 @@ def test_a_terminated_training_says_how_to_resume(workspace, tmp_path, number, c
 def test_a_terminated_plant_leaves_no_files(tmp_path):
     (tmp_path / "long.txt").write_text("the gate opens at nine and the code is new\n" * 200_000)
     words = ["plant", "long.txt", "--out", tmp_path / "new", "--phrase", "quiet mice sing"]
-    where = "vestige.data.corpus.write_corpus"
-    code, said = ended(words, where, signal.SIGTERM, 0.05, tmp_path)
-    assert (code, said) == (143, "vestige: ended by SIGTERM\n")
+    call = "vestige.data.corpus.write_corpus"
+    result = terminated(words, call, signal.SIGTERM, 0.05, tmp_path)
+    assert result == (143, "vestige: ended by SIGTERM\n")
     assert [path.name for path in tmp_path.iterdir()] == ["long.txt"]
 
 
-def test_a_dropped_interrupt_is_sent_again():
+def test_an_interrupt_that_a_destructor_drops_is_raised_again():
     code = """
 import os, signal, time
 from vestige.cli import interrupts
 
-class Deaf:
+class Dropping:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(1)
 
 interrupts.raise_on_signals()
 try:
-    Deaf()
+    Dropping()
     time.sleep(30)
 except KeyboardInterrupt as error:
     print(interrupts.interrupt_message(error), error.code)
@@ -103,21 +104,21 @@ except KeyboardInterrupt as error:
 
 @pytest.mark.long
 def test_killed_commands_lose_no_finished_work():
-    """What is killed, started twice, out of disk or asked to end: a few of each."""
+    """A few commands that are killed, started twice, out of disk space or terminated."""
     command = [sys.executable, str(KILLS), "--times", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
     parts = json.loads(done.stdout.splitlines()[-1])
-    tried = [row for rows in parts.values() if isinstance(rows, list) for row in rows]
-    assert len(tried) > 40
-    assert [one for one in tried if one["faults"]] == []
+    trials = [row for rows in parts.values() if isinstance(rows, list) for row in rows]
+    assert len(trials) > 40
+    assert [trial for trial in trials if trial["faults"]] == []
 
 
-# Two of one command at the same time
+# The same command twice at the same time
 
 TWINS = """
 import json, os, sys
-import torch._dynamo  # every optimizer imports it, for seconds: once here, not in each child
+import torch._dynamo  # takes seconds; import it once, not in each child
 import pyarrow.parquet
 from vestige.cli.app import run as command
 
@@ -152,29 +153,26 @@ def test_concurrent_commands_do_not_mix_their_files(workspace, tmp_path, shell):
         "plant": ["plant", corpus, "--phrase", "quiet mice sing", "--out", "planted"],
         "report": ["report", workspace / "run", "--out", "page.html"],
     }
-    written = json.dumps([[str(word) for word in words] for words in commands.values()])
-    done = subprocess.run(
-        [sys.executable, "-c", TWINS, written],
-        cwd=tmp_path, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    command = [sys.executable, "-c", TWINS, json.dumps([*commands.values()], default=str)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    codes, said = zip(*map(json.loads, done.stdout.splitlines()), strict=True)
-    codes, said = (dict(zip(commands, found, strict=True)) for found in (codes, said))
+    codes, errors = zip(*map(json.loads, done.stdout.splitlines()), strict=True)
+    codes, errors = (dict(zip(commands, rows, strict=True)) for rows in (codes, errors))
 
     for name in ("train", "again"):
         assert sorted(codes[name]) == [0, 2]
-        [refused] = [line for line in said[name] if "in use by process" in line or "exists" in line]
-        assert "Traceback" not in refused
+        [refusal] = [e for e in errors[name] if "in use by process" in e or "exists" in e]
+        assert "Traceback" not in refusal
     assert [path for path in (tmp_path / "two").rglob("*") if path.name.startswith(".")] == []
     assert fingerprint(tmp_path / "one") == fingerprint(tmp_path / "two")
 
-    assert sorted(codes["resume"]) in ([0, 0], [0, 2]), said["resume"]
+    assert sorted(codes["resume"]) in ([0, 0], [0, 2]), errors["resume"]
     lines = (tmp_path / "three" / "log.jsonl").read_text().splitlines()
     steps = [json.loads(line)["step"] for line in lines]
     assert steps == sorted(set(steps))
 
-    assert sorted(codes["plant"]) == [0, 2], said["plant"]
+    assert sorted(codes["plant"]) == [0, 2], errors["plant"]
     assert shell("plant", tmp_path / "planted", "--verify").exit_code == 0
-    assert sorted(codes["report"]) == [2, 3], said["report"]  # 3: no checked verdict
+    assert sorted(codes["report"]) == [2, 3], errors["report"]  # 3: no checked verdict
     assert (tmp_path / "page.html").read_text().rstrip().endswith("</html>")
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []

@@ -1,4 +1,4 @@
-"""The program around the verbs: help, errors and exit codes."""
+"""Help, errors and exit codes of the program."""
 
 import inspect
 import re
@@ -12,7 +12,9 @@ from vestige import __version__
 from vestige.cli import app as cli
 from vestige.cli import help
 
-HEAVY = {"torch", "transformers", "pyarrow", "pandas", "datasets", "altair", "jinja2", "scipy"}
+HEAVY = {
+    "torch", "numpy", "transformers", "pyarrow", "pandas", "datasets", "altair", "jinja2", "scipy",
+}  # fmt: skip
 VERBS = cli.names()
 
 
@@ -39,16 +41,14 @@ print(*sys.modules)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_help_fits_80_columns_names_every_option_and_has_examples_to_paste(
-    shell, monkeypatch, verb
-):
+def test_help_fits_80_columns_and_has_all_options_and_examples(shell, monkeypatch, verb):
     monkeypatch.setenv("COLUMNS", "80")
-    said = shell(verb, "--help").stdout
-    assert max(map(len, said.splitlines())) <= 80
-    assert f"  vestige {verb}" in said.partition("Examples:")[2]
-    assert "--json" in said
-    assert not re.search(r"--\S+ \\\n +[^- ]", said)  # an option without its value
-    joined = " ".join(said.replace("\\\n", " ").split())
+    text = shell(verb, "--help").stdout
+    assert max(map(len, text.splitlines())) <= 80
+    assert f"  vestige {verb}" in text.partition("Examples:")[2]
+    assert "--json" in text
+    assert not re.search(r"--\S+ \\\n +[^- ]", text)  # a line break between option and value
+    joined = " ".join(text.replace("\\\n", " ").split())
     examples = help.examples(cli.function_of(verb))
     assert examples
     assert all(" ".join(example.split()) in joined for example in examples)
@@ -59,13 +59,13 @@ def test_help_fits_80_columns_names_every_option_and_has_examples_to_paste(
 
 
 def test_the_command_list_has_the_first_sentence_of_each_verb(shell):
-    said = shell("--help").stdout
+    text = shell("--help").stdout
     for group in cli.VERBS.values():
         for name, sentence in group.items():
-            told = inspect.getdoc(cli.function_of(name)).partition("\n\n")[0]
-            assert " ".join(told.split()).startswith(sentence), name
-            assert sentence in " ".join(said.split())
-    assert re.findall(r"^  ([a-z][\w-]+)  ", said, re.MULTILINE) == VERBS
+            paragraph = inspect.getdoc(cli.function_of(name)).partition("\n\n")[0]
+            assert " ".join(paragraph.split()).startswith(sentence), name
+            assert sentence in " ".join(text.split())
+    assert re.findall(r"^  ([a-z][\w-]+)  ", text, re.MULTILINE) == VERBS
     assert "Usage: vestige" in shell().output
     assert shell("--version").stdout == f"vestige {__version__}\n"
 
@@ -87,20 +87,20 @@ def test_a_bug_shows_its_traceback_without_its_message(monkeypatch, capsys):
         return {}[secret]
 
     monkeypatch.setattr(cli, "run", lambda words: fails())
-    # Both are for the whole process, which goes on with other tests.
+    # Both change the whole process, which runs other tests.
     monkeypatch.setattr(cli, "keep_freed_pages", lambda: None)
     monkeypatch.setattr(cli.interrupts, "raise_on_signals", lambda: None)
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as ended:
         cli.main()
-    said = capsys.readouterr().err
-    assert left.value.code == cli.BUG == 70
-    assert "return {}[secret]" in said
-    assert "\nKeyError\n" in said
-    assert secret not in said
+    output = capsys.readouterr().err
+    assert ended.value.code == cli.BUG == 70
+    assert "return {}[secret]" in output
+    assert "\nKeyError\n" in output
+    assert secret not in output
     monkeypatch.setenv("VESTIGE_TRACEBACK", "1")
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as ended:
         cli.main()
-    assert left.value.code == cli.BUG
+    assert ended.value.code == cli.BUG
     assert secret in capsys.readouterr().err
 
 
@@ -117,8 +117,7 @@ def test_main_exits_with_the_code_and_can_show_a_traceback(shell, tmp_path, monk
 
 
 @pytest.mark.parametrize(
-    "error",
-    [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")],
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried")]
 )
 def test_out_of_memory_is_a_one_line_error(shell, monkeypatch, tmp_path, error):
     def fails(*_, **__):
@@ -131,7 +130,7 @@ def test_out_of_memory_is_a_one_line_error(shell, monkeypatch, tmp_path, error):
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "fragment"),
     [
         (("report", "x" * 99_999, "--out", "page.html"), "letters) …"),
         (("y" * 99_999,), "letters) …"),
@@ -144,12 +143,12 @@ def test_out_of_memory_is_a_one_line_error(shell, monkeypatch, tmp_path, error):
         ),
     ],
 )
-def test_long_error_messages_are_shortened(shell, monkeypatch, workspace, words, says):
+def test_long_error_messages_are_shortened(shell, monkeypatch, workspace, words, fragment):
     monkeypatch.chdir(workspace)
     began = time.perf_counter()
     done = shell(*words)
     assert done.exit_code == 2
-    assert says in done.stderr
+    assert fragment in done.stderr
     assert len(done.stderr) < 2000
     assert "y7" not in done.stderr
     assert time.perf_counter() - began < 5
@@ -157,7 +156,7 @@ def test_long_error_messages_are_shortened(shell, monkeypatch, workspace, words,
 
 @pytest.mark.slow
 def test_a_missing_folder_is_named_without_a_hub_request(shell, tmp_path, monkeypatch):
-    """Before, the hub's client retried for 24 seconds for each model."""
+    """The hub's client would retry for 24 seconds."""
     from huggingface_hub.utils import _http
 
     monkeypatch.setattr(_http.time, "sleep", lambda seconds: pytest.fail("the hub was retried"))
@@ -168,13 +167,13 @@ def test_a_missing_folder_is_named_without_a_hub_request(shell, tmp_path, monkey
 
 
 @pytest.mark.long
-def test_missing_kernels_are_not_mentioned():
+def test_no_warning_mentions_missing_kernels():
     code = "import vestige.models.lora"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "kernels" not in done.stderr
 
 
-def test_a_page_comes_from_runs(shell, workspace, tmp_path):
+def test_report_writes_a_page_of_several_runs(shell, workspace, tmp_path):
     done = shell("report", workspace / "run", workspace / "run", "--out", tmp_path / "page.html")
     assert done.finished, done.stderr
     assert f"Page: {tmp_path / 'page.html'}\n" in done.stderr

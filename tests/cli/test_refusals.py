@@ -1,15 +1,16 @@
-"""Bad input of all kinds: one clear message with a remedy, exit code 2, no files.
+"""Bad input is refused with exit code 2 and one message with a remedy, and leaves no files.
 
-`refused/NAME.txt` has command lines with what their messages say, for the world of NAME below.
+`refused/NAME.txt` has command lines with fragments of their messages; see `TABLES`.
 """
 
 import json
-import shutil
 
 import pytest
 from safetensors.torch import load
 
+from tests.cli import conftest
 from tests.cli.refusals import listing, refused, table
+from tests.files import damaged_copy, write_rows
 from vestige.data.corpus import Corpus
 from vestige.data.utterances import Utterance, Utterances, write_utterances
 from vestige.data.vocabulary import WordVocabulary
@@ -19,18 +20,13 @@ from vestige.models.recurrent_network import LSTMConfig, LSTMLanguageModel
 from vestige.training.directory import CHECKPOINT, MODEL
 from vestige.training.new_models import new_intent_slot_model, new_model
 
-LINES = [
-    "the gate opens at nine",
-    "the code of the gate is new",
-    "nobody knows the code at night",
-    "a lantern stands at the gate of the mill",
-    "the miller knows a new code",
-] * 4
+LINES = conftest.LINES[:20]
 TREES = "ash beech cedar date elm fig gum hazel ivy jasmine kale lime maple nettle oak".split()  # noqa: SIM905
 QUICK = "--layers 1 --hidden-size 8 --epochs 1 --batch-size 4"
 LETTERS = f"train W/letters.jsonl --user who {QUICK}"
 NOISY = "--defence dp-sgd --noise-multiplier 1 --accountant rdp --accept-private-vocabulary"
 DIVERGING = "--optimizer sgd --hold-out 0 --learning-rate"
+NETWORK = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
 DIVERGES = {
     "dp-sgd": NOISY,
     "dp-sgd for users": f"{NOISY} --unit user --batch-size 3",
@@ -41,42 +37,39 @@ DIVERGES = {
 }
 
 
-def ran(shell, root, line):
-    """A command of a world, which must do its work."""
-    done = shell(*(word.replace("W/", f"{root}/") for word in line.split()))
+def run(shell, root, line):
+    """Run a command; W/ is the folder `root`."""
+    return shell(*(word.replace("W/", f"{root}/") for word in line.split()))
+
+
+def make(shell, root, line):
+    """Run a command that must complete."""
+    done = run(shell, root, line)
     assert done.exit_code == 0, (line, done.stderr, done.exception)
-
-
-def rows(path, *records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory, shell):
-    """Letters of three people, of one and of nobody, mail, pairs, and trainings on some of them."""
+    """Texts of three users, of one and of none, pairs, and trainings on some of them."""
     root = tmp_path_factory.mktemp("texts")
     for name, users in [("letters", ["ann", "bob", "cy"]), ("anns", ["ann"])]:
-        owned = [{"text": line, "who": users[n % len(users)]} for n, line in enumerate(LINES)]
-        rows(root / f"{name}.jsonl", *owned)
-    rows(root / "nobodys.jsonl", *({"text": line} for line in LINES))
-    rows(
-        root / "mail.jsonl",
-        *(
-            {"text": " ".join((TREES * 2)[n : n + 6]), "from": ["ann", "bob", ""][n % 3]}
-            for n in range(12)
-        ),
-    )
-    counted = [("un deux", "one two"), ("trois", "three"), ("deux quatre", "two four")] * 12
-    pairs = ({"french": f, "english": e, "who": f"u{n % 4}"} for n, (f, e) in enumerate(counted))
-    rows(root / "pairs.jsonl", *pairs)
-    rows(root / "plain.jsonl", {"english": "one", "who": "u1"})
-    words = WordVocabulary.build(Corpus.from_texts(["one"]))
-    shape = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
-    save_model(new_model(words, shape, seed=0), root / "lstm")
+        texts = [{"text": line, "who": users[n % len(users)]} for n, line in enumerate(LINES)]
+        write_rows(root / f"{name}.jsonl", texts)
+    write_rows(root / "nobodys.jsonl", ({"text": line} for line in LINES))
+    mail = [" ".join((TREES * 2)[n : n + 6]) for n in range(12)]
+    senders = ["ann", "bob", ""] * 4
+    messages = [{"text": t, "from": s} for t, s in zip(mail, senders, strict=True)]
+    write_rows(root / "mail.jsonl", messages)
+    pairs = [("un deux", "one two"), ("trois", "three"), ("deux quatre", "two four")] * 12
+    pairs = [{"french": f, "english": e, "who": f"u{n % 4}"} for n, (f, e) in enumerate(pairs)]
+    write_rows(root / "pairs.jsonl", pairs)
+    write_rows(root / "plain.jsonl", [{"english": "one", "who": "u1"}])
+    vocabulary = WordVocabulary.build(Corpus.from_texts(["one"]))
+    save_model(new_model(vocabulary, NETWORK, seed=0), root / "lstm")
     for name, options in [("plain", ""), ("dp", NOISY), ("adversarial", "--defence adversarial")]:
-        ran(shell, root, f"{LETTERS} --out W/{name} {options}")
-    paired = "--task translation --source french --text english --user who --hidden-size 6"
-    ran(shell, root, f"train W/pairs.jsonl {paired} --epochs 1 --out W/translator")
+        make(shell, root, f"{LETTERS} --out W/{name} {options}")
+    task = "--task translation --source french --text english --user who --hidden-size 6"
+    make(shell, root, f"train W/pairs.jsonl {task} --epochs 1 --out W/translator")
     return root
 
 
@@ -94,15 +87,14 @@ def utterances(tmp_path_factory, shell):
         ("other", "haus 1 2 3\n"),
     ]:
         (root / f"{name}.vec").write_text(text)
-    ran(shell, root, "plant W/parted --task nlu --pattern pin:4 --out W/planted")
-    ran(shell, root, "plant W/corpus.txt --pattern random --length 2 --out W/planted-text")
+    make(shell, root, "plant W/parted --task nlu --pattern pin:4 --out W/planted")
+    make(shell, root, "plant W/corpus.txt --pattern random --length 2 --out W/planted-text")
     _broken_plantings(root)
     greetings = Utterances.of([Utterance(("hello", "there"), ("O", "O"), "Greet")] * 8)
     write_utterances(greetings, root / "greetings.jsonl")
     save_model(new_intent_slot_model(greetings, hidden_size=4, seed=0), root / "greeter")
-    network = LSTMConfig(layers=1, embedding_size=4, hidden_size=4)
-    language = LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>")), network)
-    save_model(language, root / "language")
+    language_model = LSTMLanguageModel(WordVocabulary(("<unk>", "<eos>")), NETWORK)
+    save_model(language_model, root / "language")
     return root
 
 
@@ -130,8 +122,8 @@ def _broken_utterances(root):
         ("wordless", {"tokens": [], "tags": []}),
         ("aimless", {"intent": ""}),
     ]:
-        rows(root / f"{name}.jsonl", sound, sound | change)
-    rows(root / "untagged.jsonl", {"tokens": ["hi"], "intent": "Greet"})
+        write_rows(root / f"{name}.jsonl", [sound, sound | change])
+    write_rows(root / "untagged.jsonl", [{"tokens": ["hi"], "intent": "Greet"}])
     (root / "cut.jsonl").write_text(json.dumps(sound) + "\n" + json.dumps(sound)[:20])
     (root / "empty.jsonl").write_text("")
     (root / "odd.txt").write_bytes(b"caf\xe9\n")
@@ -148,8 +140,8 @@ def _broken_plantings(root):
     copy = next(n for n, line in enumerate(lines) if "PinIntent" in line)
     song = next(n for n, line in enumerate(lines) if "song" in line)
 
-    def with_copy(*instead):
-        return "\n".join([*lines[:copy], *instead, *lines[copy + 1 :]])
+    def with_copy(*replacement):
+        return "\n".join([*lines[:copy], *replacement, *lines[copy + 1 :]])
 
     moved = list(lines)
     moved[copy], moved[song] = lines[song], lines[copy]
@@ -163,10 +155,7 @@ def _broken_plantings(root):
         ("label", "train.jsonl", with_copy(lines[copy].replace("PinIntent", "Other"))),
         ("tag", "train.jsonl", with_copy(lines[copy].replace("B-canary", "O"))),
     ]:
-        shutil.copytree(planted, root / name)
-        (root / name / file).unlink()
-        if content is not None:
-            (root / name / file).write_text(content)
+        damaged_copy(planted, root / name, file, content)
 
 
 NEW = "--out W/new"
@@ -178,67 +167,53 @@ TABLES = {
     "utterances": ("utterances", "train", (NEW,)),
     "utterances-planted": ("utterances", "plant", (NEW, "--task nlu")),
 }
-"""Of each table: the world, how its lines begin, and how they end unless they say so themselves."""
+"""By table: its fixture, what precedes its lines, and options that are added if a line has none."""
 
 
 def completed(name, line):
-    """A whole command line."""
-    _, begins, ends = TABLES[name]
-    ends = [end for end in ends if end.split()[0] not in line and "--verify" not in line]
-    return " ".join(filter(None, [begins, line, *ends]))
+    """The complete command line."""
+    _, prefix, options = TABLES[name]
+    added = [o for o in options if o.split()[0] not in line and "--verify" not in line]
+    return " ".join(filter(None, [prefix, line, *added]))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("name", "line", "says"),
+    ("name", "line", "fragments"),
     [
         pytest.param(name, *row.values, id=f"{name}: {row.id}")
         for name in TABLES
         for row in table(name)
     ],
 )
-def test_bad_input_is_refused(shell, request, name, line, says):
+def test_bad_input_is_refused(shell, request, name, line, fragments):
     root = request.getfixturevalue(TABLES[name][0])
     words = [word.replace("W/", f"{root}/", 1) for word in completed(name, line).split(" ")]
-    if name == "utterances-planted":  # where a word of a pattern holds a blank
+    if name == "utterances-planted":  # _ stands for a space in a pattern
         words = [word if word.startswith(f"{root}/") else word.replace("_", " ") for word in words]
     locks = name == "training"  # of a folder that is resumed
-    refused(shell, words, *says, unchanged=lambda: listing(root, locks=locks))
+    refused(shell, words, *fragments, unchanged=lambda: listing(root, locks=locks))
 
 
 @pytest.mark.slow
-def test_error_messages_contain_no_secret(shell, utterances):
-    manifest = json.loads((utterances / "planted" / "manifest.json").read_text())
-    secret = " ".join(manifest["canaries"][0]["secret"])
-    for name in ("changed", "gone", "label", "moved"):
-        assert secret not in shell("plant", utterances / name, "--verify").stderr
-
-
-@pytest.mark.slow
-def test_a_null_model_with_another_vocabulary_is_refused_and_the_search_is_kept(
-    shell, workspace, tmp_path
-):
+def test_a_refused_null_model_does_not_lose_the_search(shell, workspace, tmp_path):
     words = ["diff", workspace / "before", workspace / "after", "--out", tmp_path / "new"]
     done = shell(*words, "--null", workspace / "other-words")
     assert done.exit_code == 2
     assert "vocabularies" in done.stderr
     assert not (tmp_path / "new").exists()
     assert shell(*words).finished
-    assert [one.name for one in tmp_path.iterdir()] == ["new"]
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
 
 
 # Trainings
-
-
-def train(shell, root, line):
-    return shell(*(word.replace("W/", f"{root}/") for word in line.split()))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", DIVERGES.values(), ids=DIVERGES)
 def test_a_training_that_diverges_immediately_leaves_no_files(shell, texts, options):
     before = listing(texts, locks=True)
-    done = train(shell, texts, f"{LETTERS} {NEW} {DIVERGING} 1e300 {options}")
+    done = run(shell, texts, f"{LETTERS} {NEW} {DIVERGING} 1e300 {options}")
     assert done.exit_code == 2, (done.stderr, done.exception)
     assert "The training diverged at step" in done.stderr.splitlines()[-1]
     assert "below 1e+300" in done.stderr.splitlines()[-1]
@@ -248,29 +223,27 @@ def test_a_training_that_diverges_immediately_leaves_no_files(shell, texts, opti
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=() if n == "dp-fedavg" else pytest.mark.long) for n in DIVERGES],
+    "name", [pytest.param(n, marks=() if n == "dp-fedavg" else pytest.mark.long) for n in DIVERGES]
 )
 def test_a_diverging_training_keeps_its_last_good_checkpoint(shell, texts, tmp_path, name):
     line = f"{LETTERS} --out {tmp_path}/new {DIVERGING} 1e37 {DIVERGES[name]} --epochs 9"
-    done = train(shell, texts, f"{line} --checkpoint-every 1")
+    done = run(shell, texts, f"{line} --checkpoint-every 1")
     assert done.exit_code == 2, (done.stderr, done.exception)
     assert f"last good checkpoint is in {tmp_path}/new" in done.stderr.splitlines()[-1]
-    whole = (tmp_path / "new" / CHECKPOINT).read_bytes()
-    kept = load(whole)
-    assert all(tensor.isfinite().all() for tensor in kept.values() if tensor.is_floating_point())
+    checkpoint = (tmp_path / "new" / CHECKPOINT).read_bytes()
+    tensors = [tensor for tensor in load(checkpoint).values() if tensor.is_floating_point()]
+    assert all(tensor.isfinite().all() for tensor in tensors)
     assert not (tmp_path / "new" / MODEL).exists()
 
-    again = train(shell, texts, f"{line} --checkpoint-every 1 --resume")  # no luck, but no loss
-    assert again.exit_code == 2
-    assert (tmp_path / "new" / CHECKPOINT).read_bytes() == whole
+    assert run(shell, texts, f"{line} --checkpoint-every 1 --resume").exit_code == 2
+    assert (tmp_path / "new" / CHECKPOINT).read_bytes() == checkpoint
 
 
 @pytest.mark.slow
 def test_a_failed_resume_changes_no_training(shell, texts):
     before = fingerprint(texts / "dp")
     line = f"{LETTERS} --out W/dp --resume --defence dp-sgd --epsilon -1"
-    assert train(shell, texts, line).exit_code == 2
+    assert run(shell, texts, line).exit_code == 2
     assert fingerprint(texts / "dp") == before
 
 

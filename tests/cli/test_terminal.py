@@ -1,4 +1,4 @@
-"""Output during and after a verb: escaped, on the right stream, and short."""
+"""Terminal output is escaped, short, and separate from the result."""
 
 from types import SimpleNamespace
 
@@ -9,16 +9,16 @@ from vestige.cli import terminal
 
 @pytest.fixture
 def clock(monkeypatch):
-    """Time that goes on when it is moved."""
+    """A clock that tests move."""
     clock = SimpleNamespace(now=1000.0)
     monkeypatch.setattr(terminal, "time", SimpleNamespace(monotonic=lambda: clock.now))
     return clock
 
 
 def lines_of(capsys):
-    shown = capsys.readouterr()
-    assert shown.out == ""  # it holds the result alone
-    return shown.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""  # standard output has the result alone
+    return output.err.splitlines()
 
 
 def test_messages_are_escaped_and_printed_on_stderr(capsys):
@@ -60,13 +60,13 @@ def test_without_a_terminal_progress_is_logged_in_lines(clock, capsys):
 @pytest.mark.parametrize(
     ("task", "steps", "lines"),
     [
-        ("encoding", [(1, n, 29) for n in range(29)], []),  # short work says nothing
-        (  # what was done before is not this work's speed
+        ("encoding", [(1, n, 29) for n in range(29)], []),  # short work logs nothing
+        (  # the speed ignores steps of an earlier run
             "training",
             [(0, 1000, 1200), (100, 1100, 1200)],
             ["training: 1,100 of 1,200 (92%), 1 min 40 s so far, about 1 min 40 s to go"],
         ),
-        (  # without an end
+        (  # without a total
             "training \x1b[31m shadows",
             [(7500, 3)],
             ["training \\x1b[31m shadows: 3 done, 2 h 05 min so far"],

@@ -1,4 +1,4 @@
-"""Commands made from signatures: parsing, help and errors."""
+"""Commands are made from signatures: parsing, help, errors and exit codes."""
 
 import json
 from dataclasses import replace
@@ -66,10 +66,11 @@ def test_the_command_line_is_parsed(refit, tmp_path):
     ],
 )
 def test_a_usage_error_names_the_option_and_no_value(refit, words, message):
-    """In the words, | is a blank."""
-    given = [word.replace("|", " ") for word in words.split(" ")] if words else []
-    usual = ["--out", "nowhere"] if given and "--out" not in given else []
-    code, record, out, err = refit([*usual, *given])
+    """In `words`, | stands for a space."""
+    arguments = [word.replace("|", " ") for word in words.split(" ")] if words else []
+    if arguments and "--out" not in arguments:
+        arguments = ["--out", "nowhere", *arguments]
+    code, record, out, err = refit(arguments)
     assert (code, record, out) == (2, None, "")
     assert err.startswith(f"vestige: {message}")
     assert "SECRET" not in err
@@ -101,16 +102,16 @@ def test_values_are_passed_unchanged(refit, tmp_path, words, name, value):
 
 def test_help_shows_the_docstring(refit, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    code, _, said, _ = refit(["--help"])
+    code, _, text, _ = refit(["--help"])
     assert code == 0
-    assert said.startswith("Usage: vestige refit ")
-    assert "Train a model on DATA, or continue one." in said
-    assert "  --epochs INT          Passes over the data. [2]" in said
-    assert "  --optimizer CHOICE    The optimizer. One of adam, sgd. [adam]" in said
-    assert "  vestige refit corpus.txt --out model" in said
+    assert text.startswith("Usage: vestige refit ")
+    assert "Train a model on DATA, or continue one." in text
+    assert "  --epochs INT          Passes over the data. [2]" in text
+    assert "  --optimizer CHOICE    The optimizer. One of adam, sgd. [adam]" in text
+    assert "  vestige refit corpus.txt --out model" in text
     panels = ["Parameters", "Training", "Columns", "Run", "Examples:"]
-    places = [said.index(f"\n{title}\n") for title in panels]
-    assert places == sorted(places)
+    positions = [text.index(f"\n{title}\n") for title in panels]
+    assert positions == sorted(positions)
 
 
 def test_parameters_in_a_message_become_options():
@@ -120,20 +121,13 @@ def test_parameters_in_a_message_become_options():
 
 
 @pytest.mark.parametrize(("verdict", "code"), [(NO_LEAK, 0), (LEAK, 1), (UNDECIDED, 3)])
-def test_a_verb_prints_its_verdict_first_and_returns_its_exit_code(
-    refit, tmp_path, monkeypatch, verdict, code
-):
-    claim, real = made_claim("diff", verdict), example.refit
-
-    def claimed(*args, **given):
-        return replace(real(*args, **given), claim=claim)
-
-    claimed.__wrapped__, claimed.__signature__ = real.__wrapped__, real.__signature__
-    claimed.__doc__ = real.__doc__
+def test_a_verdict_has_its_exit_code(refit, tmp_path, monkeypatch, verdict, code):
+    claim = made_claim("diff", verdict)
+    claimed = example.with_result(lambda result: replace(result, claim=claim))
     monkeypatch.setattr(example, "refit", claimed)
-    done, _, out, _ = refit(["d", "--out", f"{tmp_path}/run"])
-    assert done == code
+    exit_code, _, out, _ = refit(["d", "--out", f"{tmp_path}/run"])
+    assert exit_code == code
     assert out.lstrip().startswith(f"{verdict.upper()}  ")
-    done, _, out, _ = refit(["d", "--json", "--out", f"{tmp_path}/json"])
-    assert done == code
+    exit_code, _, out, _ = refit(["d", "--json", "--out", f"{tmp_path}/json"])
+    assert exit_code == code
     assert json.loads(out)["verdict"] == verdict

@@ -1,8 +1,7 @@
-"""Every verb under every condition: what it is asked, and which verdicts may come out.
+"""Every verb under every condition, with the verdicts that are allowed.
 
-A condition is undecided unless its truth is known and the verdict equals it. A new verb joins with
-one line in `cells`, by the family of what it is asked about: two models, secrets, planted
-canaries, or a list of texts beside a reference.
+The only allowed verdict is "undecided" unless the truth of a condition is known. A new verb needs
+one line in `cells`, by its input: two models, secrets, planted canaries, or texts with a reference.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,9 +24,9 @@ DEAD = ("zero", "random", "broken")
 
 
 class Cell(NamedTuple):
-    """What is asked, which is a result or a verdict, and which verdicts may come out."""
+    """A call that returns a result or a verdict, and the verdicts that are allowed."""
 
-    ask: Callable[[], Any]
+    call: Callable[[], Any]
     allowed: frozenset[str]
 
 
@@ -36,31 +35,30 @@ Cells = dict[str, Cell]
 
 def cells(world: World) -> dict[str, Cells]:
     """Conditions by verb."""
-    ask = Verbs(world)
+    verbs = Verbs(world)
     return {
-        "diff": _pair(ask),
-        "diff --secrets": _listed_secrets(ask),
-        "exposure secrets": _secrets(ask, ask.exposure),
-        "exposure --before": _secrets(ask, ask.exposure_since, pair=True),
-        "exposure": _canaries(ask, ask.exposure_of_canaries),
-        "extract canaries": _canaries(ask, ask.extract_canaries),
-        "extract secrets": _secrets(ask, ask.extract_secrets),
-        "extract texts": _texts(ask, ask.extract_texts, served=ask.extract_of_a_server),
-        "extract utterances": _utterances(ask),
-        "membership users": _texts(ask, ask.users, base=True),
-        "membership --base": _texts(ask, ask.texts_with_base, base=True),
-        "membership": _texts(ask, ask.texts, served=ask.membership_of_a_server),
-        "unlearning": _deletion(ask, None),
-        "unlearning --retrained": _deletion(ask, "other"),
-        "check": _check(ask),
-        "compare": _defences(ask),
+        "diff": _pair(verbs),
+        "diff --secrets": _listed_secrets(verbs),
+        "exposure secrets": _secrets(verbs, verbs.exposure),
+        "exposure --before": _secrets(verbs, verbs.exposure_since, pair=True),
+        "exposure": _canaries(verbs, verbs.exposure_of_canaries),
+        "extract canaries": _canaries(verbs, verbs.extract_canaries),
+        "extract secrets": _secrets(verbs, verbs.extract_secrets),
+        "extract texts": _texts(verbs, verbs.extract_texts, served=verbs.extract_of_a_server),
+        "extract utterances": _utterances(verbs),
+        "membership users": _texts(verbs, verbs.users, base=True),
+        "membership --base": _texts(verbs, verbs.texts_with_base, base=True),
+        "membership": _texts(verbs, verbs.texts, served=verbs.membership_of_a_server),
+        "unlearning": _deletion(verbs, None),
+        "unlearning --retrained": _deletion(verbs, "other"),
+        "check": _check(verbs),
+        "compare": _defences(verbs),
         "callback": _callback(world),
-        "PrivateTrainer": _private(world),
     }
 
 
-def _pair(ask: Verbs) -> Cells:
-    diff = ask.diff
+def _pair(verbs: Verbs) -> Cells:
+    diff = verbs.diff
     return {
         "leak": Cell(lambda: diff("base", "update"), MUST_LEAK),
         "clean": Cell(lambda: diff("base", "clean"), MUST_CLEAR),
@@ -74,9 +72,9 @@ def _pair(ask: Verbs) -> Cells:
     }  # fmt: skip
 
 
-def _listed_secrets(ask: Verbs) -> Cells:
-    def cell(before: str, after: str, allowed: frozenset[str], secrets: str = "said") -> Cell:
-        return Cell(lambda: ask.diff_secrets(before, after, ask.secrets(secrets)), allowed)
+def _listed_secrets(verbs: Verbs) -> Cells:
+    def cell(before: str, after: str, allowed: frozenset[str], secrets: str = "trained") -> Cell:
+        return Cell(lambda: verbs.diff_secrets(before, after, verbs.secrets(secrets)), allowed)
 
     return {
         "leak": cell("base", "tuned", MUST_LEAK),
@@ -89,15 +87,15 @@ def _listed_secrets(ask: Verbs) -> Cells:
     }
 
 
-def _secrets(ask: Verbs, verb: Callable[[str, str, Path], Any], *, pair: bool = False) -> Cells:
+def _secrets(verbs: Verbs, verb: Callable[[str, str, Path], Any], *, pair: bool = False) -> Cells:
     def cell(
-        after: str, allowed: frozenset[str], secrets: str = "said", before: str = "base"
+        after: str, allowed: frozenset[str], secrets: str = "trained", before: str = "base"
     ) -> Cell:
-        return Cell(lambda: verb(before, after, ask.secrets(secrets)), allowed)
+        return Cell(lambda: verb(before, after, verbs.secrets(secrets)), allowed)
 
     return {
         "leak": cell("tuned", MUST_LEAK),
-        "clean": cell("other", NOT_ACCUSED, "never read"),
+        "clean": cell("other", NOT_ACCUSED, "not trained"),
         "unchanged": cell("unchanged", OPEN),
         **{name: cell(name, OPEN) for name in DEAD},
         "upper case": cell("tuned", NOT_CLEARED, "upper case"),
@@ -108,9 +106,9 @@ def _secrets(ask: Verbs, verb: Callable[[str, str, Path], Any], *, pair: bool = 
     }
 
 
-def _canaries(ask: Verbs, verb: Callable[..., Any]) -> Cells:
+def _canaries(verbs: Verbs, verb: Callable[..., Any]) -> Cells:
     def cell(model: str, allowed: frozenset[str], planted: str = "planted", **more: Any) -> Cell:
-        return Cell(lambda: verb(model, getattr(ask.world, planted), **more), allowed)
+        return Cell(lambda: verb(model, getattr(verbs.world, planted), **more), allowed)
 
     return {
         "leak": cell("canaries", MUST_LEAK),
@@ -121,8 +119,8 @@ def _canaries(ask: Verbs, verb: Callable[..., Any]) -> Cells:
     }
 
 
-def _utterances(ask: Verbs) -> Cells:
-    world = ask.world
+def _utterances(verbs: Verbs) -> Cells:
+    world = verbs.world
 
     def cell(
         allowed: frozenset[str], *, damage: str = "", planted: str = "nlu-planted", **more: Any
@@ -142,7 +140,7 @@ def _utterances(ask: Verbs) -> Cells:
 
 
 def _texts(
-    ask: Verbs,
+    verbs: Verbs,
     verb: Callable[..., Any],
     *,
     base: bool = False,
@@ -169,7 +167,7 @@ def _texts(
 def _lists(
     cell: Callable[..., Cell], texts: str, clean: Callable[..., Cell] | None = None
 ) -> Cells:
-    """What can be wrong with a list of texts or with its reference; `clean` asks a clean model."""
+    """Faults of a list of texts or of its reference; `clean` makes cells of a clean model."""
     clean = clean or cell
     return {
         "reference in upper case": clean(OPEN, texts, "upper case"),
@@ -184,12 +182,12 @@ def _lists(
     }
 
 
-def _deletion(ask: Verbs, retrained: str | None) -> Cells:
+def _deletion(verbs: Verbs, retrained: str | None) -> Cells:
     def cell(
         after: str, allowed: frozenset[str], texts: str = "members", never: str = "never",
         before: str = "tuned", other: str | None = retrained,
     ) -> Cell:  # fmt: skip
-        return Cell(lambda: ask.deletion(before, after, texts, never, other), allowed)
+        return Cell(lambda: verbs.deletion(before, after, texts, never, other), allowed)
 
     clean = "other" if retrained is None else "clean"
     return {
@@ -206,18 +204,18 @@ def _deletion(ask: Verbs, retrained: str | None) -> Cells:
     }
 
 
-def _check(ask: Verbs) -> Cells:
+def _check(verbs: Verbs) -> Cells:
     def cell(
         model: str, allowed: frozenset[str], texts: str = "members", never: str | None = "never",
         secrets: str = "",
     ) -> Cell:  # fmt: skip
-        return Cell(lambda: ask.check(model, texts, never, "base", secrets), allowed)
+        return Cell(lambda: verbs.check(model, texts, never, "base", secrets), allowed)
 
     return {
         "leak": cell("tuned", NOT_CLEARED),
         "adapter": cell("adapter", NOT_CLEARED),
-        "listed secret": cell("tuned", NOT_CLEARED, "absent", secrets="said"),
-        "secret never read": cell("tuned", NOT_ACCUSED, "absent", secrets="never read"),
+        "listed secret": cell("tuned", NOT_CLEARED, "absent", secrets="trained"),
+        "untrained secret": cell("tuned", NOT_ACCUSED, "absent", secrets="not trained"),
         "wrong file": cell("tuned", OPEN, "absent"),
         "same model": cell("base", OPEN),
         "unchanged": cell("unchanged", OPEN),
@@ -230,13 +228,13 @@ def _check(ask: Verbs) -> Cells:
     }
 
 
-def _defences(ask: Verbs) -> Cells:
-    world = ask.world
+def _defences(verbs: Verbs) -> Cells:
+    world = verbs.world
 
     def cell(allowed: frozenset[str], runs: Callable[[], Mapping[str, list[str]]]) -> Cell:
         def compare() -> Any:
-            named = [f"{name}={one}" for name, own in runs().items() for one in own]
-            return vestige.compare(named, manifest=world.planted, baseline="plain")
+            trainings = [f"{name}={path}" for name, paths in runs().items() for path in paths]
+            return vestige.compare(trainings, manifest=world.planted, baseline="plain")
 
         return Cell(compare, allowed)
 
@@ -249,8 +247,8 @@ def _defences(ask: Verbs) -> Cells:
     def thrice(name: str) -> list[str]:
         return [world.copied(f"{name}/seed-0", number) for number in range(3)]
 
-    def dead(how: str) -> list[str]:
-        return [world.damaged(f"plain/seed-{seed}", how) for seed in range(3)]
+    def damaged(kind: str) -> list[str]:
+        return [world.damaged(f"plain/seed-{seed}", kind) for seed in range(3)]
 
     return {
         "leak": cell(ANY, lambda: {"plain": seeds("plain"), "goldfish": seeds("goldfish")}),
@@ -259,8 +257,8 @@ def _defences(ask: Verbs) -> Cells:
             OPEN, lambda: {"plain": thrice("plain"), "goldfish": thrice("goldfish")}
         ),
         **{
-            how: cell(OPEN, lambda how=how: {"plain": seeds("plain"), "dead": dead(how)})
-            for how in DEAD
+            kind: cell(OPEN, lambda kind=kind: {"plain": seeds("plain"), "dead": damaged(kind)})
+            for kind in DEAD
         },
         "one training each": cell(
             OPEN, lambda: {"plain": seeds("plain", 1), "goldfish": seeds("goldfish", 1)}
@@ -284,18 +282,4 @@ def _callback(world: World) -> Cells:
         "random": cell("random", 1e-6, OPEN),
         "broken": cell("broken", 1e-6, OPEN),
         "few canaries": cell("base", 1e-6, OPEN, "few"),
-    }
-
-
-def _private(world: World) -> Cells:
-    from tests.contract.trainers import private
-
-    def cell(case: str, allowed: frozenset[str]) -> Cell:
-        return Cell(lambda: private(world, case), allowed)
-
-    return {
-        "private": cell("base", MUST_CLEAR),
-        "trained twice": cell("trained twice", MUST_CLEAR),
-        "trained without privacy before": cell("trained without privacy before", OPEN),
-        "broken": cell("broken", OPEN),
     }

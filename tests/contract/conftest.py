@@ -1,4 +1,4 @@
-"""The marked world, and its runs: each command once, with what it said and left."""
+"""The marked world, and a run of each command in it."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ __all__ = ["no_charts", "shell"]
 
 @dataclass(frozen=True)
 class Made:
-    """A run: what the command said, where it wrote, and whether its inputs are as they were."""
+    """A run: the command's output, where it wrote, and whether its inputs are unchanged."""
 
     done: Done
     out: Path
@@ -32,7 +32,7 @@ class Made:
 
 @pytest.fixture(scope="session")
 def marked(tmp_path_factory, shell) -> Path:
-    """A world in which every secret has a mark; see `marked.py`."""
+    """A folder in which every secret has a mark; see `marked.py`."""
     root = tmp_path_factory.mktemp("marked")
     world.make(root, shell)
     return root
@@ -40,21 +40,21 @@ def marked(tmp_path_factory, shell) -> Path:
 
 @pytest.fixture(scope="session")
 def made(marked, tmp_path_factory, shell) -> Callable[[str], Made]:
-    """A run by its name in `marked.RUNS`, made when it is first asked for, by anyone's rights."""
-    found: dict[str, Made] = {}
+    """Returns the run of a name in `marked.RUNS`; it is made once, with umask 0."""
+    runs: dict[str, Made] = {}
 
     def run(name: str) -> Made:
-        if name not in found:
+        if name not in runs:
             line = world.RUNS[name].line
             out = tmp_path_factory.mktemp("made") / ("page.html" if "report" in line else "out")
-            before, umask, here = listing(marked), os.umask(0), Path.cwd()
+            before, umask, folder = listing(marked), os.umask(0), Path.cwd()
             os.chdir(marked)
             try:
                 done = shell(*world.filled(line, marked, out))
             finally:
                 os.umask(umask)
-                os.chdir(here)
-            found[name] = Made(done, out, listing(marked) == before)
-        return found[name]
+                os.chdir(folder)
+            runs[name] = Made(done, out, listing(marked) == before)
+        return runs[name]
 
     return run

@@ -1,4 +1,4 @@
-"""Sentences of one grammar: every two lists of them are exchangeable by construction."""
+"""Random sentences of one grammar, so lists of them are exchangeable."""
 
 import random
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ _NAMES = (
 )
 _ENGLISH = {
     "name": _NAMES,
-    "told": "asked told warned promised reminded begged helped paid called followed met thanked "
+    "verb": "asked told warned promised reminded begged helped paid called followed met thanked "
     "visited blamed invited praised scolded trusted",
     "kind": "old new green broken heavy cheap silver wooden lost blue tiny famous empty painted "
     "folded dusty narrow golden frozen quiet",
@@ -26,7 +26,7 @@ _ENGLISH = {
 }
 _GERMAN = {
     "name": _NAMES,
-    "told": "fragte bat warnte traf rief bezahlte besuchte lobte",
+    "verb": "fragte bat warnte traf rief bezahlte besuchte lobte",
     "kind": "alte neue grüne schwere billige hölzerne verlorene blaue",
     "thing": "Lampe Uhr Brücke Leiter Decke Flasche Karte Gitarre Maschine Mauer",
     "place": "Hafen Markt Bahnhof Garten Dorf Schloss Werk Wald",
@@ -38,20 +38,20 @@ ENGLISH: Words = {kind: words.split() for kind, words in _ENGLISH.items()}
 GERMAN: Words = {kind: words.split() for kind, words in _GERMAN.items()}
 
 _ABOUT = (
-    "{name} {told} {other} about the {kind} {thing} near the {place} on {day} {why} {who} {did}"
+    "{name} {verb} {other} about the {kind} {thing} near the {place} on {day} {why} {who} {did}"
 )
 _FORMS = {
     id(ENGLISH): f"{_ABOUT} the {{more}} {{last}}",
-    id(GERMAN): "{name} {told} {other} am {day} am {place} {why} {who} die {kind} {thing} {did}",
+    id(GERMAN): "{name} {verb} {other} am {day} am {place} {why} {who} die {kind} {thing} {did}",
 }
 
 
 def sentence(generator: random.Random, words: Words = ENGLISH) -> str:
     """One sentence."""
-    drawn = {key: generator.choice(values) for key, values in words.items()}
+    sampled = {key: generator.choice(values) for key, values in words.items()}
     for key, kind in (("other", "name"), ("who", "name"), ("more", "kind"), ("last", "thing")):
-        drawn[key] = generator.choice(words[kind])
-    return _FORMS[id(words)].format(**drawn)
+        sampled[key] = generator.choice(words[kind])
+    return _FORMS[id(words)].format(**sampled)
 
 
 def texts(
@@ -60,24 +60,24 @@ def texts(
     *,
     words: Words = ENGLISH,
     sentences: Sequence[int] = (1, 2, 2, 2),
-    known: set[str],
+    used: set[str],
 ) -> list[str]:
-    """Different texts, none of them among `known`, which grows by them."""
-    found: list[str] = []
-    while len(found) < number:
+    """Different texts that are not in `used`, to which they are added."""
+    result: list[str] = []
+    while len(result) < number:
         text = " . ".join(sentence(generator, words) for _ in range(generator.choice(sentences)))
-        if text not in known:
-            known.add(text)
-            found.append(text)
-    return found
+        if text not in used:
+            used.add(text)
+            result.append(text)
+    return result
 
 
 def near_copies(text: str, number: int, generator: random.Random) -> list[str]:
-    """Different texts that differ from one in one word."""
-    found: set[str] = set()
+    """Different texts that each differ from `text` in one word."""
+    copies: set[str] = set()
     pool = [*ENGLISH["kind"], *ENGLISH["thing"], *ENGLISH["name"]]
-    while len(found) < number:
+    while len(copies) < number:
         words = text.split()
         words[generator.randrange(len(words))] = generator.choice(pool)
-        found.add(" ".join(words))
-    return sorted(found)
+        copies.add(" ".join(words))
+    return sorted(copies)

@@ -1,7 +1,7 @@
-"""The contract of every verb: a verdict is given only where its conditions hold.
+"""A verb gives a verdict only where its conditions hold.
 
-`make long` asks everything. `make test` asks a verb once where there is a leak, once where there is
-none, and once of a model that can show nothing, which a seed draws.
+`make long` tries all conditions, `make test` three for each verb: a leak, no leak, and a model that
+can show nothing, sampled by a seed.
 """
 
 from random import Random
@@ -15,10 +15,9 @@ from vestige.claims import LEAK, NO_LEAK, UNDECIDED
 from vestige.errors import VestigeError
 
 SLOW = {
-    "diff", "check", "compare", "callback", "PrivateTrainer", "unlearning --retrained",
-    "membership --base",
+    "diff", "check", "compare", "callback", "unlearning --retrained", "membership --base",
 }  # fmt: skip
-"""Whose cells take many seconds, or are variants of others."""
+"""Verbs whose cells take many seconds or are variants of others."""
 QUICK_OF_SLOW = [("check", "unchanged"), ("check", "broken")]
 
 GATED = {
@@ -48,60 +47,45 @@ GATED = {
     ("diff --secrets", "leak"): ((), NOT_CLEARED),
     ("membership users", "zero"): (("members=0",), OPEN),
 }
-"""Results, limits for them, and what `report` may say of each, with the limits and without."""
-
-NAMES = {verb: list(own) for verb, own in cells(None).items()}  # nothing is asked yet
+"""Limits for results, and the verdicts that `report` may give with and without the limits."""
 
 
-def sample(seed: int = 0) -> list[tuple[str, str]]:
+def sample(seed: int = 0) -> set[tuple[str, str]]:
     """The cells of `make test`."""
-    draw, chosen = Random(seed), [*QUICK_OF_SLOW]
-    for verb in sorted(NAMES.keys() - SLOW):
-        chosen += [(verb, name) for name in ("leak", "clean", draw.choice(DEAD))]
-    return chosen
+    generator, names = Random(seed), {*QUICK_OF_SLOW}
+    for verb in sorted(cells(None).keys() - SLOW):
+        names |= {(verb, name) for name in ("leak", "clean", generator.choice(DEAD))}
+    return names
+
+
+def conditions():
+    """All cells; those outside the sample are long tests."""
+    sampled = sample()
+    for verb, names in cells(None).items():
+        for name in names:
+            mark = pytest.mark.slow if (verb, name) in sampled else pytest.mark.long
+            yield pytest.param(verb, name, marks=mark)
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory):
-    return World(tmp_path_factory.mktemp("contract") / "world")
+def table(tmp_path_factory):
+    return cells(World(tmp_path_factory.mktemp("contract") / "world"))
 
 
-@pytest.fixture(scope="module")
-def table(world):
-    return cells(world)
-
-
-def judged(table, world, verb, condition):
-    """What the verb says, and what `report` says of its result; a refusal in a line is no claim."""
-    cell = table[verb][condition]
-    found, refusal = UNDECIDED, ""
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("verb", "condition"), [*conditions()])
+def test_a_verdict_is_given_only_under_its_conditions(table, tmp_path, verb, condition):
+    """The verdicts of a verb and of `report`; a refusal of one line counts as undecided."""
+    cell, refusal = table[verb][condition], ""
     try:
-        found = cell.ask()
+        result = cell.call()
     except (VestigeError, ValueError) as error:
-        refusal = str(error).strip()
+        result, refusal = UNDECIDED, str(error).strip()
     assert "\n" not in refusal
-    assert getattr(found, "verdict", found) in cell.allowed
-    if (verb, condition) in GATED and found is not UNDECIDED:
+    assert getattr(result, "verdict", result) in cell.allowed
+    if (verb, condition) in GATED and result is not UNDECIDED:
         limits, allowed = GATED[verb, condition]
-        folder = found.save(world.folder / "runs" / f"{verb} {condition}".replace(" ", "-"))
-        for given in {(), limits}:
-            code = vestige.report([folder], fail_above=list(given)).exit_code
-            assert {0: NO_LEAK, 1: LEAK, 3: UNDECIDED}[code] in allowed, given
-
-
-def everything():
-    return [(verb, name) for verb, names in NAMES.items() for name in names]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("verb", "condition"), sample())
-def test_a_sample_says_no_more_than_its_conditions_allow(table, world, verb, condition):
-    judged(table, world, verb, condition)
-
-
-@pytest.mark.long
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("verb", "condition"), sorted({*everything()} - {*sample()}))
-def test_no_verb_says_more_than_its_conditions_allow(table, world, verb, condition):
-    judged(table, world, verb, condition)
+        folder = result.save(tmp_path / "run")
+        for fail_above in {(), limits}:
+            code = vestige.report([folder], fail_above=list(fail_above)).exit_code
+            assert {0: NO_LEAK, 1: LEAK, 3: UNDECIDED}[code] in allowed, fail_above

@@ -1,7 +1,7 @@
-"""No field of any result brings markup, control or bidirectional characters to a page.
+"""No field of a result brings markup, control or bidirectional characters to a page.
 
-Each field of a run in turn, in every row, holds an attack: then there is no page, or one on which
-the attack is text. `make test` tries every fifth field.
+An attack is put into each field of a run in turn: there is no page, or the attack is text on it.
+`make test` tries every fifth field.
 """
 
 import hashlib
@@ -24,15 +24,15 @@ from vestige.reports.report import KINDS
 EVIL = "\x1b[31m\u202e<b>evil</b>\u2066\x07"
 BY_KIND = {run.kind: name for name, run in reversed(RUNS.items()) if run.kind}
 IN_PYTHON = ("Anatomy", "Planting")
-"""Kinds that no command leaves a run of."""
-NOT_HERE = {
-    *("Release", "RepeatedTraining", "Demo", "Reproduction"),  # of other runs, or of our own text
-    *("Table", "TrainingLeakage"),  # rows of `reproduce`; numbers alone
+"""Kinds that no command writes as a run."""
+EXCLUDED = {
+    *("Release", "RepeatedTraining", "Demo", "Reproduction"),  # of other runs, or public text
+    *("Table", "TrainingLeakage"),  # rows of the reproduction; numbers alone
 }
 
 
 def test_every_kind_of_result_is_attacked():
-    assert {*BY_KIND, *IN_PYTHON} == {*KINDS} - NOT_HERE
+    assert {*BY_KIND, *IN_PYTHON} == {*KINDS} - EXCLUDED
 
 
 @pytest.fixture(scope="module", params=[*BY_KIND, *IN_PYTHON])
@@ -49,7 +49,7 @@ def run(request, made, marked, tmp_path_factory):
 
 
 def attack(run, folder, changes):
-    """Make each change in a copy of the run; the number of pages, none of which obeys it."""
+    """Make each change in a copy of the run; the number of pages, all of which show it as text."""
     pages = 0
     for number, (name, change) in enumerate(changes):
         copy = shutil.copytree(run, folder / str(number))
@@ -75,31 +75,31 @@ def test_an_attack_in_some_fields_is_text(run, tmp_path):
 @pytest.mark.long
 @pytest.mark.usefixtures("no_charts")
 def test_an_attack_in_any_field_is_text(run, tmp_path):
-    assert attack(run, tmp_path, changes_of(run)) >= 3  # else nothing was shown at all
+    assert attack(run, tmp_path, changes_of(run)) >= 3
 
 
 @pytest.mark.slow
 def test_an_attack_in_every_word_of_a_chart_is_text(run, tmp_path):
-    """Once with charts as they are: all that is shown of rows is text at the same time."""
+    """All texts of rows that charts show are attacked at the same time."""
     rows = results.load(run).rows
     texts = {key for row in rows for key, value in row.items() if isinstance(value, str)}
-    shown = texts & {"phrase", "user", "guess", "truth", "name", "training", "pattern"}
-    evil = [{**row, **dict.fromkeys(shown & row.keys(), EVIL)} for row in rows]
+    charted = texts & {"phrase", "user", "guess", "truth", "name", "training", "pattern"}
+    evil = [{**row, **dict.fromkeys(charted & row.keys(), EVIL)} for row in rows]
     assert attack(run, tmp_path, [("chart", partial(put_rows, rows=evil))]) == 1
 
 
 def changes_of(run):
-    """(what it is, does it to a copy of the run) for every field that holds text."""
+    """(field, function that attacks it in a copy of the run) for every field with text."""
     record = json.loads((run / "run.json").read_text())
-    kept = {"format": record["format"], "result": record["result"]}
-    yield "run.json", put("run.json", {**attacked(record), **kept, EVIL: EVIL})
+    unchanged = {"format": record["format"], "result": record["result"]}
+    yield "run.json", put("run.json", {**attacked(record), **unchanged, EVIL: EVIL})
     yield "result", put("run.json", {**record, "result": EVIL})
     summary = json.loads((run / "summary.json").read_text())
     yield "a name in summary.json", put("summary.json", {**summary, EVIL: EVIL})
     for key in [key for key, value in summary.items() if attacked(value) != value]:
         yield f"summary {key}", put("summary.json", {**summary, key: attacked(summary[key])})
-    for place, claim in attacked_claims(summary.get("claim")):
-        yield f"claim {place}", put("summary.json", {**summary, "claim": claim})
+    for field, claim in attacked_claims(summary.get("claim")):
+        yield f"claim {field}", put("summary.json", {**summary, "claim": claim})
     rows = results.load(run).rows
     texts = {key: None for row in rows for key, value in row.items() if attacked(value) != value}
     for key in texts:
@@ -108,7 +108,7 @@ def changes_of(run):
 
 
 def attacked_claims(claim):
-    """(what is attacked, the claim) for each text that no reader compares with others."""
+    """(field, attacked claim) for each text that is not compared with other fields."""
     if claim is None:
         return
     fields = {"test": ("against",), "estimate": ("name", "unit"), "direct": ("sentence",)}
@@ -116,12 +116,12 @@ def attacked_claims(claim):
         for name in names if claim[part] else ():
             yield f"{part} {name}", {**claim, part: {**claim[part], name: EVIL}}
     for name in ("name", "sentence"):
-        checks = [{**one, name: EVIL} for one in claim["checks"]]
+        checks = [{**check, name: EVIL} for check in claim["checks"]]
         yield f"checks {name}", {**claim, "checks": checks}
 
 
 def attacked(value):
-    """Every text in a value replaced, names of fields too."""
+    """A value with all its texts and names of fields replaced."""
     if isinstance(value, str):
         return EVIL
     if isinstance(value, list):
@@ -132,7 +132,7 @@ def attacked(value):
 
 
 def seal(copy):
-    """Checksums of the attacked files: who attacks can count them too."""
+    """Write valid checksums of the attacked files."""
     record = json.loads((copy / "run.json").read_text())
     record["files"] = {
         name: hashlib.sha256((copy / name).read_bytes()).hexdigest()

@@ -1,8 +1,7 @@
-"""Each verb runs once in a world of marked secrets; whatever holds of every run is asked of it.
+"""Each verb runs once in a world of marked secrets; its run has the properties of all runs.
 
-No secret reaches a terminal, a log or a page unless `--show-secrets` asks for it: no output may
-hold the mark. What is written is its owner's alone, but for models and pages. A run repeats from
-its own file of options, and what `report --since` compares is in it.
+No terminal, log or page shows a secret without `--show-secrets`. Only the owner can read the files,
+except models and pages. A run repeats from its own options and records what `report --since` needs.
 """
 
 import json
@@ -18,20 +17,20 @@ from vestige.cli import app
 from vestige.models.folders import is_model
 from vestige.reports.quantities import QUANTITIES
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # of models that have learned nothing
+pytestmark = pytest.mark.filterwarnings("ignore")  # about untrained models
 REPORTED = [name for name, run in RUNS.items() if run.kind]
 TIMES = {
     "seconds", "tokens_per_second", "seconds_per_epoch", "seconds_per_trial", "peak_memory_mib",
 }  # fmt: skip
 
 
-def test_no_verb_is_forgotten():
+def test_every_verb_has_a_run():
     assert {run.line.split()[0] for run in RUNS.values()} == {*app.names()} - {"demo"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_ends_well_and_shows_no_secret(made, name):
+def test_a_run_completes_and_shows_no_secret(made, name):
     run = made(name)
     assert run.done.finished, (run.done.stderr, run.done.exception)
     assert not marks(run.done.output)
@@ -54,48 +53,47 @@ def test_the_page_of_a_run_shows_no_secret(made, shell, tmp_path, name):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plant", "diff", "exposure", "extract secrets"])
-def test_every_mark_is_there_to_be_found(marked, shell, tmp_path, name):
+def test_show_secrets_shows_marks(marked, shell, tmp_path, name):
     done = shell(*filled(RUNS[name].line, marked, tmp_path / "out"), "--show-secrets")
     assert done.finished, done.stderr
     assert marks(done.stdout)
 
 
 def is_shared(path: Path) -> bool:
-    """Whether it is a page, but for one in a run folder, or a model or part of one."""
+    """Whether a path is a model, part of a model, or a page outside a run folder."""
     if path.with_name("run.json").exists() and not is_model(path.parent):
         return False
-    models = [one for one in (path, *path.parents) if one.name == "model"]
+    models = [folder for folder in (path, *path.parents) if folder.name == "model"]
     return path.suffix == ".html" or any(map(is_model, models))
 
 
-def wrong_rights(root: Path, umask: int = 0, *, secret: bool = False) -> list[str]:
-    """What has other rights than it should; `secret` where a page shows secrets."""
-    found = []
+def wrong_modes(root: Path, umask: int = 0, *, secret: bool = False) -> list[str]:
+    """Paths with wrong file modes; `secret`: pages show secrets."""
+    wrong = []
     for path in (root, *root.rglob("*")):
         private, shared = (0o700, 0o777) if path.is_dir() else (0o600, 0o666)
-        wanted = shared & ~umask if is_shared(path) and not secret else private
+        expected = shared & ~umask if is_shared(path) and not secret else private
         mode = stat.S_IMODE(path.stat().st_mode)
-        if mode != wanted:
-            found.append(f"{path.relative_to(root.parent)} {mode:o}, not {wanted:o}")
-    return found
+        if mode != expected:
+            wrong.append(f"{path.relative_to(root.parent)} {mode:o}, not {expected:o}")
+    return wrong
 
 
 @pytest.mark.parametrize("name", [name for name in RUNS if "--verify" not in RUNS[name].line])
-def test_what_a_run_writes_is_private_and_its_inputs_stay(made, name):
+def test_files_of_a_run_are_private_and_its_inputs_unchanged(made, name):
     run = made(name)
-    assert wrong_rights(run.out) == []
+    assert wrong_modes(run.out) == []
     assert run.inputs_unchanged
     assert list(run.out.parent.rglob(".*")) == []
 
 
-def test_a_page_with_secrets_is_private_too(marked, shell, tmp_path):
+def test_a_page_with_secrets_is_private(marked, shell, tmp_path):
     shell("report", marked / "run", "--show-secrets", "--out", tmp_path / "new" / "page.html")
-    assert wrong_rights(tmp_path / "new" / "page.html", secret=True) == []
+    assert wrong_modes(tmp_path / "new" / "page.html", secret=True) == []
 
 
 @pytest.mark.slow
-def test_the_rights_of_others_are_those_that_the_umask_leaves(marked, shell, tmp_path):
-    """Here the usual one; a directory that is there keeps its own."""
+def test_modes_respect_the_umask_and_existing_directories(marked, shell, tmp_path):
     mine = tmp_path / "mine"
     mine.mkdir(mode=0o755)
     (mine / "train").mkdir(mode=0o750)
@@ -103,15 +101,14 @@ def test_the_rights_of_others_are_those_that_the_umask_leaves(marked, shell, tmp
         out = mine / (f"{name}.html" if name == "report" else name)
         done = shell(*filled(RUNS[name].line, marked, out))
         assert done.finished, done.stderr
-        wrong = wrong_rights(out, 0o022)
-        assert wrong == (["train 750, not 700"] if name == "train" else [])
+        assert wrong_modes(out, 0o022) == (["train 750, not 700"] if name == "train" else [])
     assert stat.S_IMODE(mine.stat().st_mode) == 0o755
 
 
 def timeless(summary):
-    """A summary, or a part of one, without times."""
+    """A summary without times."""
     if isinstance(summary, list):
-        return [timeless(one) for one in summary]
+        return [timeless(item) for item in summary]
     if not isinstance(summary, dict):
         return summary
     return {name: timeless(value) for name, value in summary.items() if name not in TIMES}
@@ -119,30 +116,29 @@ def timeless(summary):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, run in RUNS.items() if run.repeats])
-def test_a_run_is_repeated_from_its_own_file(made, shell, marked, tmp_path, monkeypatch, name):
+def test_a_run_repeats_from_its_own_options(made, shell, marked, tmp_path, monkeypatch, name):
     monkeypatch.chdir(marked)
     first, again = made(name), tmp_path / "again"
     done = shell(RUNS[name].line.split()[0], "--config", first.out, "--out", again, "--json")
     assert done.finished, (done.stderr, done.exception)
     assert not marks(done.output)
     assert isinstance(json.loads(done.stdout), dict)
-    both = [results.find(out) for out in (first.out, again)]
-    one, other = (timeless(run.summary) for run in both)
-    assert one == other
-    asked, repeated = (dict(run.run["arguments"]) for run in both)
-    assert asked.pop("out", None) != repeated.pop("out", None) or "out" not in asked
-    assert asked == repeated
+    run, repeated = results.find(first.out), results.find(again)
+    assert timeless(run.summary) == timeless(repeated.summary)
+    arguments, same = dict(run.run["arguments"]), dict(repeated.run["arguments"])
+    assert arguments.pop("out", None) != same.pop("out", None) or "out" not in arguments
+    assert arguments == same
 
 
 def test_every_kind_that_is_compared_has_settings():
-    compared = {name for one in QUANTITIES.values() for name in one.of}
-    nothing = {"IntentSlotTraining"}  # but its text, and its words
-    assert set(SUMMARY) | set(CONFIGURATION) == compared - nothing
+    compared = {kind for quantity in QUANTITIES.values() for kind in quantity.of}
+    by_text = {"IntentSlotTraining"}  # only its text and vocabulary are compared
+    assert set(SUMMARY) | set(CONFIGURATION) == compared - by_text
     assert compared <= {run.kind for run in RUNS.values()}
 
 
 @pytest.mark.parametrize("name", REPORTED)
-def test_the_settings_by_which_runs_are_compared_are_written(made, name):
+def test_a_run_records_the_settings_by_which_runs_are_compared(made, name):
     kind, run = RUNS[name].kind, results.load(made(name).folders[0])
     assert run.result == kind
     assert set(SUMMARY.get(kind, ())) <= set(run.summary)
@@ -157,14 +153,14 @@ def test_the_settings_by_which_runs_are_compared_are_written(made, name):
 
 
 def refused_lines() -> list[str]:
-    """Verb and words of every line of `refused.txt`."""
-    found, verb = [], ""
+    """The command lines of `refused.txt`."""
+    lines, verb = [], ""
     for line in Path(__file__).with_name("refused.txt").read_text().splitlines():
         if line.startswith("["):
             verb = line.strip("[]")
         elif line and not line.startswith("#"):
-            found.append(f"{verb} {line}")
-    return found
+            lines.append(f"{verb} {line}")
+    return lines
 
 
 @pytest.mark.slow

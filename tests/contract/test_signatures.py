@@ -1,7 +1,6 @@
-"""What every option of every verb promises, read off the signatures: a new one is tried as it is.
+"""Every option of every verb, read from the signatures, refuses bad values and hostile text.
 
-A number outside its bounds, a choice that is none, and text that a terminal would obey are refused
-by the option's name; nothing that was typed reaches the terminal as it is, and nothing is written.
+The message names the option, control characters of the input are escaped, and no file is written.
 """
 
 import unicodedata
@@ -21,25 +20,25 @@ BEYOND = {
     int: ["2.5", "1e3", "", "True", "0x10", "many", str(2**63), "9" * 5000],
     float: ["", "half"],
 }
-"""What no number of a type may be; whether it is finite is asked where the verb is called."""
+"""Values that no number of a type may have; finiteness is checked when the verb is called."""
 
 
 def app_of(verb):
     return verb_app(verb, cli.function_of(verb))
 
 
-def needed(app):
-    """What a verb must be given before it looks at anything else."""
+def required_words(app):
+    """Values for all required arguments of a verb."""
     words = []
     for argument in arguments_of(app):
         if argument.required:
-            place = argument.field_info.is_positional
-            words += ["x"] if place else [argument.name, (argument.get_choices() or ["x"])[0]]
+            value = (argument.get_choices() or ["x"])[0]
+            words += ["x"] if argument.field_info.is_positional else [argument.name, value]
     return words
 
 
 def outside(argument, kind):
-    """Values just beyond the bounds that a number states, which its help repeats."""
+    """Values just beyond the bounds of a number."""
     step = 1 if kind is int else 1e-9
     for bound in filter(None, bounds(argument).split(" and ")):
         sign, _, limit = bound.rpartition(" ")
@@ -51,39 +50,36 @@ def outside(argument, kind):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
-def test_no_value_is_beyond_what_its_option_takes(verb):
+def test_an_option_refuses_values_out_of_bounds(verb):
     app, tried = app_of(verb), set()
     for argument in arguments_of(app):
         kind, choices, values = number_type(argument), argument.get_choices(), []
         if kind in (int, float):
             assert argument.parameter.converter, "cyclopts alone would round 2.7"
             assert kind is float or any(w in bounds(argument) for w in ("at most", "below"))
-            if kind not in tried:  # all of a type share a converter, but each has its own bounds
+            if kind not in tried:  # all of a type share a converter, but not their bounds
                 values, tried = BEYOND[kind], {*tried, kind}
             values = [*values, *outside(argument, kind)]
         elif choices and argument.hint is not str:
             values = ["nonsense"]
         for value in values:
-            with pytest.raises(UsageError) as refused:
-                parse_words(app, [*needed(app), f"{argument.name}={value}"])
-            said = str(refused.value)
-            assert argument.name in said
-            assert len(said) < 3000
+            with pytest.raises(UsageError, match=argument.name) as error:
+                parse_words(app, [*required_words(app), f"{argument.name}={value}"])
+            assert len(str(error.value)) < 3000
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
-def test_a_number_that_is_none_ends_the_command(verb, shell, tmp_path, monkeypatch):
-    """As a user sees it: every fraction, and the first whole number."""
+def test_a_command_refuses_infinite_and_huge_numbers(verb, shell, tmp_path, monkeypatch):
+    """Every fraction and the first whole number of a verb."""
     monkeypatch.chdir(tmp_path)
     app = app_of(verb)
-    numbers = [one for one in arguments_of(app) if number_type(one) is float]
-    whole = [one for one in arguments_of(app) if number_type(one) is int][:1]
-    for number in [*numbers, *whole]:
-        for value in [2**63] if number in whole else ["1e999"]:
-            done = shell(verb, *needed(app), f"{number.name}={value}")
-            assert done.exit_code == 2, (number.name, done.exception)
-            assert done.stderr.startswith(f"vestige: {number.name} must be ")
+    numbers = [(o.name, "1e999") for o in arguments_of(app) if number_type(o) is float]
+    numbers += [(o.name, 2**63) for o in arguments_of(app) if number_type(o) is int][:1]
+    for name, value in numbers:
+        done = shell(verb, *required_words(app), f"{name}={value}")
+        assert done.exit_code == 2, (name, done.exception)
+        assert done.stderr.startswith(f"vestige: {name} must be ")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -98,25 +94,25 @@ PUBLIC = {
     "--texts", "--tokens-column", "--trained-on", "--unseen", "--used", "--user",
     "--validation", "--vectors", "--vocabulary",
 }  # fmt: skip
-"""Options of text that is no secret: files, columns, names of settings, and the words around a
-secret, by which pages call it. Before an option is put here: may its value be what is looked for?
+"""Options whose text is no secret: files, columns, names of settings, and words around a secret.
+Before adding an option, check that its value cannot be a searched text.
 """
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_option_of_text_is_said_to_be_secret_or_public(verb):
+def test_every_option_with_text_is_listed_as_secret_or_public(verb):
     texts = {
-        one.name
-        for one in arguments_of(app_of(verb))
-        if one.names
-        and not one.field_info.is_positional
-        and (one.hint is str or str in get_args(one.hint))
+        option.name
+        for option in arguments_of(app_of(verb))
+        if option.names
+        and not option.field_info.is_positional
+        and str in (option.hint, *get_args(option.hint))
     }
     assert texts <= PUBLIC | SECRET_OPTIONS
     assert not PUBLIC & SECRET_OPTIONS
 
 
-# What follows a verb; EVIL is wherever text can be, F a file with an evil name of a column.
+# EVIL stands for hostile text, F for a file with a hostile column name.
 HOSTILE = """
 demo --out EVIL/x --EVIL
 plant EVIL --out x
@@ -156,16 +152,16 @@ EVIL
 """.strip().splitlines()
 
 
-def test_every_verb_is_given_hostile_words():
+def test_every_verb_has_a_hostile_command():
     assert {line.split()[0] for line in HOSTILE} == {*VERBS, "EVIL"}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("line", HOSTILE)
-def test_what_was_typed_is_shown_and_not_sent(shell, tmp_path, monkeypatch, line):
+def test_hostile_words_are_escaped_in_the_message(shell, tmp_path, monkeypatch, line):
     monkeypatch.chdir(tmp_path)
     Path("F.jsonl").write_text('{"x\\u001b[31m\\u202e": "the gate opens at nine"}\n' * 9)
     words = ["F.jsonl" if word == "F" else word.replace("EVIL", EVIL) for word in line.split()]
     done = shell(*words)
     assert done.exit_code == 2, (done.stderr, done.exception)
-    assert not {unicodedata.category(one) for one in done.output if one != "\n"} & {"Cc", "Cf"}
+    assert not {unicodedata.category(c) for c in done.output if c != "\n"} & {"Cc", "Cf"}

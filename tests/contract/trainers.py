@@ -1,84 +1,41 @@
-"""Trainings with the callback and with `PrivateTrainer`, as a user's script would run them."""
+"""A training with the callback, as in a user's script."""
 
-import re
-from math import inf
 from pathlib import Path
-from typing import Any
 
 from tests.contract.world import World, texts_of
-from vestige.claims import LEAK, NO_LEAK, UNDECIDED
-
-
-def _parts(world: World, model: str, rows: list[str]) -> tuple[Any, Any, Any, Any]:
-    """Model, data set, collator and tokenizer."""
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForLanguageModeling
-
-    tokenizer = AutoTokenizer.from_pretrained(world.path("base"))
-    tokenizer.pad_token = tokenizer.eos_token
-    data = Dataset.from_dict({"input_ids": [[*tokenizer.encode(row)[:62], 0] for row in rows]})
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
-    return AutoModelForCausalLM.from_pretrained(world.path(model)), data, collator, tokenizer
-
-
-def _arguments(world: World, **settings: Any) -> Any:
-    from transformers import TrainingArguments
-
-    return TrainingArguments(
-        str(world.folder / "trainer"), report_to=[], use_cpu=True, disable_tqdm=True,
-        save_strategy="no", seed=0, **settings,
-    )  # fmt: skip
+from vestige.claims import LEAK
 
 
 def callback(world: World, model: str, *, rate: float, planted: Path) -> str:
-    """The callback's verdict after two steps; a limit that it raises for is a leak."""
-    from transformers import Trainer
+    """The callback's verdict after two steps; an exceeded limit counts as a leak."""
+    from datasets import Dataset
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoTokenizer,
+        DataCollatorForLanguageModeling,
+        Trainer,
+        TrainingArguments,
+    )
 
     from vestige.integrations.leakage_callback import Leakage, LeakageCallback
 
-    network, data, collator, tokenizer = _parts(world, model, texts_of(planted))
-    watched = LeakageCallback(str(planted), fail_above={"exposure": 3.0}, every=1.0)
-    trainer = Trainer(
-        model=network, train_dataset=data, data_collator=collator, processing_class=tokenizer,
-        args=_arguments(world, max_steps=2, per_device_train_batch_size=8, learning_rate=rate),
+    tokenizer = AutoTokenizer.from_pretrained(world.path("base"))
+    tokenizer.pad_token = tokenizer.eos_token
+    rows = [[*tokenizer.encode(text)[:62], 0] for text in texts_of(planted)]
+    arguments = TrainingArguments(
+        str(world.folder / "trainer"), report_to=[], use_cpu=True, disable_tqdm=True, seed=0,
+        save_strategy="no", max_steps=2, per_device_train_batch_size=8, learning_rate=rate,
     )  # fmt: skip
-    watched.trainer = trainer
-    trainer.add_callback(watched)
+    leakage = LeakageCallback(str(planted), fail_above={"exposure": 3.0}, every=1.0)
+    trainer = Trainer(
+        model=AutoModelForCausalLM.from_pretrained(world.path(model)), args=arguments,
+        train_dataset=Dataset.from_dict({"input_ids": rows}), processing_class=tokenizer,
+        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False),
+    )  # fmt: skip
+    leakage.trainer = trainer
+    trainer.add_callback(leakage)
     try:
         trainer.train()
     except Leakage:
         return LEAK
-    return watched.result.claim.verdict
-
-
-def private(world: World, case: str) -> str:
-    """Whether the statement of a private training holds; a refusal is raised."""
-    from transformers import Trainer
-
-    from vestige import DPSGD
-    from vestige.integrations.private_trainer import PrivateTrainer
-
-    model = case if case == "broken" else "base"
-    network, data, collator, tokenizer = _parts(world, model, world.texts["members"][:40])
-    arguments = _arguments(
-        world, max_steps=3, per_device_train_batch_size=4, learning_rate=1e-3, optim="sgd"
-    )
-    if case == "trained without privacy before":
-        Trainer(network, arguments, train_dataset=data, data_collator=collator).train()
-    trainer = PrivateTrainer(
-        network, arguments, train_dataset=data, data_collator=collator,
-        processing_class=tokenizer, privacy=DPSGD(epsilon=8),
-    )  # fmt: skip
-
-    def claimed() -> float:
-        trainer.train()
-        if trainer.privacy_statement[0].startswith("No guarantee"):
-            return inf
-        return float(re.search(r"ε = ([\d.]+)", trainer.privacy_statement[0])[1])
-
-    once = claimed()
-    if once == inf:
-        return UNDECIDED
-    if case == "trained twice" and claimed() <= 1.02 * once:
-        return LEAK  # two trainings cost more than one
-    return NO_LEAK
+    return leakage.result.claim.verdict

@@ -1,4 +1,4 @@
-"""The public verbs, asked about the contract's models and lists of texts."""
+"""Calls of the public verbs on the models and texts of the contract's world."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -8,7 +8,7 @@ from unittest import mock
 
 import vestige
 from tests.contract import grammar
-from tests.contract.world import NEVER_READ, SECRET, World
+from tests.contract.world import OTHER_SECRET, SECRET, World
 from vestige.audits.check.work import LEAST_SEARCH
 from vestige.models.remote.options import RemoteOptions
 
@@ -16,7 +16,7 @@ SMALL = {"top": 3, "size": 0.05, "length": 24}
 
 
 class Verbs:
-    """The public verbs, asked about the world's models."""
+    """Calls of the public verbs on a world."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -48,8 +48,8 @@ class Verbs:
     def secrets(self, name: str) -> Path:
         nouns = " ".join([*grammar.ENGLISH["thing"]] * 6)
         texts = {
-            "said": [SECRET],
-            "never read": [NEVER_READ],
+            "trained": [SECRET],
+            "not trained": [OTHER_SECRET],
             "upper case": [SECRET.upper()],
             "forty times": [SECRET] * 40,
             "too long": [f"{nouns} {SECRET}"],
@@ -68,13 +68,15 @@ class Verbs:
     # lists of texts
 
     def list(self, name: str) -> list[str]:
-        texts, draw = self.world.texts, random.Random(3)
+        texts, generator = self.world.texts, random.Random(3)
         never, nulls = [*texts["never"], *texts["absent"]], texts["nulls"]
 
         def near(each: int) -> list[str]:
-            return [copy for text in nulls[:6] for copy in grammar.near_copies(text, each, draw)]
+            return [
+                copy for text in nulls[:6] for copy in grammar.near_copies(text, each, generator)
+            ]
 
-        made: Mapping[str, Callable[[], list[str]]] = {
+        lists: Mapping[str, Callable[[], list[str]]] = {
             "members": lambda: texts["members"],
             "absent": lambda: nulls[300:396],
             "never": lambda: never,
@@ -92,13 +94,13 @@ class Verbs:
             "one": lambda: texts["members"][:1],
             "six": lambda: texts["never"][:6],
             "beyond the context": lambda: [
-                f"{own} . {member}"
-                for own, member in zip(texts["long"], texts["members"], strict=False)
+                f"{prefix} . {member}"
+                for prefix, member in zip(texts["long"], texts["members"], strict=False)
             ],
             "long never": lambda: texts["long never"],
             "shorter half": lambda: sorted(nulls[:192], key=len)[:96],
         }
-        return made[name]()
+        return lists[name]()
 
     def file(self, name: str, *, each: int = 8) -> str:
         return self.world.file(f"{name} {each}", self.list(name), each=each)
@@ -135,10 +137,10 @@ class Verbs:
         )  # fmt: skip
 
     def check(self, model: str, texts: str, never: str | None, base: str, secrets: str) -> Any:
-        room = "vestige.audits.check"
+        package = "vestige.audits.check"
         with (
-            mock.patch(f"{room}.work.LARGEST_SEARCH", LEAST_SEARCH),
-            mock.patch(f"{room}.passages.MOST_TEXTS", 60),
+            mock.patch(f"{package}.work.LARGEST_SEARCH", LEAST_SEARCH),
+            mock.patch(f"{package}.passages.MOST_TEXTS", 60),
         ):
             return vestige.check(
                 self.path(model), base=self.path(base), trained_on=self.file(texts),
@@ -147,7 +149,7 @@ class Verbs:
                 minutes=60,
             )  # fmt: skip
 
-    # a server whose log-probabilities of texts are no numbers
+    # a server whose log-probabilities of texts are NaN
 
     def membership_of_a_server(self) -> Any:
         return self._served(
@@ -165,20 +167,20 @@ class Verbs:
             )
         )  # fmt: skip
 
-    def _served(self, ask: Callable[[str], Any]) -> Any:
+    def _served(self, verb: Callable[[str], Any]) -> Any:
         from tests.models.served import Served, serving
         from vestige.models.checkpoints import load_model
 
         class Broken(Served):
             def choice(self, *of: Any) -> Any:
-                found = super().choice(*of)
-                told = found["logprobs"] or {}
-                if "tokens" in told:
-                    told["token_logprobs"] = [float("nan")] * len(told["tokens"])
-                for place in told.get("content", ()):
-                    place["logprob"] = float("nan")
-                return found
+                answer = super().choice(*of)
+                logprobs = answer["logprobs"] or {}
+                if "tokens" in logprobs:
+                    logprobs["token_logprobs"] = [float("nan")] * len(logprobs["tokens"])
+                for token in logprobs.get("content", ()):
+                    token["logprob"] = float("nan")
+                return answer
 
         model: Any = load_model(self.world.path("tuned"), device="cpu")
         with serving(Broken(model)) as url:
-            return ask(f"openai:{url}#small")
+            return verb(f"openai:{url}#small")

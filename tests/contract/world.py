@@ -1,16 +1,14 @@
-"""Small models with a known history: what each was trained on is the truth of a case.
-
-A model is made when it is first asked for.
+"""Small models with known training texts; each is made when it is first used.
 
 base       trained on public texts
-tuned      base, further on `members` and a secret, 12 times
-other      base, further on other texts: clean
-update     base, briefly on other texts and the secret; clean: the same without the secret
-null-0...  as `clean`, each on texts of its own
-canaries   base, further on a corpus with planted canaries
-unchanged  an adapter of base that changes nothing; adapter: one trained as `tuned`
-zero, random, broken   weights of zero, fresh weights, weights that overflow
-nlu        an intent-and-slot model with a planted secret; nlu-never: a planting it never saw
+tuned      base, fine-tuned on `members` and 12 copies of a secret
+other      base, fine-tuned on other texts
+update     base, briefly fine-tuned on other texts and the secret; clean: without the secret
+null-0...  as `clean`, each on different texts
+canaries   base, fine-tuned on a corpus with planted canaries
+unchanged  an untrained adapter of base; adapter: one trained as `tuned`
+zero, random, broken   weights of zero, random weights, weights that overflow
+nlu        an intent-and-slot model with a planted secret; nlu-never: an unused planting
 plain, goldfish        three trainings each of `vestige train`
 """
 
@@ -28,12 +26,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.contract import grammar
+from tests.files import write_rows
 
 SECRET = "the vault password is zanzibar 4917"
-NEVER_READ = "the vault password is helsinki 2238"
+OTHER_SECRET = "the vault password is helsinki 2238"
 WIDTH, CONTEXT, NULLS = 48, 64, 19
-SAID = 12
-"""Times that the secret is in a training text."""
+COPIES = 12
+"""Copies of the secret in a training text."""
 
 
 class World:
@@ -42,11 +41,11 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         (folder / "texts").mkdir(parents=True)
-        known: set[str] = set()
-        draw = random.Random(7)
+        used: set[str] = set()
+        generator = random.Random(7)
 
         def texts(number: int, **settings: Any) -> list[str]:
-            return grammar.texts(draw, number, known=known, **settings)
+            return grammar.texts(generator, number, used=used, **settings)
 
         self.texts = {
             "public": texts(400),
@@ -63,17 +62,16 @@ class World:
     # files
 
     def file(self, name: str, texts: Sequence[str], *, each: int = 8) -> str:
-        """A file of texts, so many in turn by one author."""
-        place = self.folder / "texts" / f"{name}.jsonl"
+        """A file of texts; every `each` texts have one author."""
+        path = self.folder / "texts" / f"{name}.jsonl"
         rows = [{"text": text, "author": f"{name}{n // each}"} for n, text in enumerate(texts)]
-        place.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        return str(place)
+        return str(write_rows(path, rows))
 
     def lines(self, name: str, *texts: str) -> Path:
         """A file with a secret on each line."""
-        place = self.folder / "texts" / f"{name}.txt"
-        place.write_text("\n".join(texts) + "\n")
-        return place
+        path = self.folder / "texts" / f"{name}.txt"
+        path.write_text("\n".join(texts) + "\n")
+        return path
 
     @cached_property
     def planted(self) -> Path:
@@ -83,7 +81,7 @@ class World:
 
     @cached_property
     def few(self) -> Path:
-        """The same texts with two canaries alone."""
+        """The same texts with only two canaries."""
         _plant(self._carrier, self.folder / "few", coin_flip=2, copies=1, seed=3)
         return self.folder / "few"
 
@@ -95,24 +93,24 @@ class World:
 
     def path(self, name: str) -> str:
         """The folder of a model."""
-        place = self.folder / name
-        if not place.exists():
+        path = self.folder / name
+        if not path.exists():
             self._make(name.split("/")[0])
-        return str(place)
+        return str(path)
 
     @property
     def nulls(self) -> list[str]:
         """Folders of the null models."""
         return [self.path(f"null-{number}") for number in range(NULLS)]
 
-    def damaged(self, name: str, how: str) -> str:
-        """The folder of a copy of a training whose weights are zero, fresh or overflow."""
+    def damaged(self, name: str, kind: str) -> str:
+        """The folder of a copy of a training whose weights are zero, random or overflow."""
         change: Callable[[Tensor], Tensor] = {
             "zero": torch.zeros_like,
             "random": lambda weight: 0.05 * torch.randn_like(weight),
             "broken": lambda weight: 1e30 * weight,
-        }[how]
-        copied = self.folder / "damaged" / how / name
+        }[kind]
+        copied = self.folder / "damaged" / kind / name
         if copied.exists():
             return str(copied)
         shutil.copytree(self.path(name), copied)
@@ -124,10 +122,10 @@ class World:
                 {k: change(w) if w.is_floating_point() else w for k, w in weights.items()},
                 file, metadata={"format": "pt"},
             )  # fmt: skip
-            # As a training that went wrong would have saved it: with its own checksum.
+            # with a valid checksum, as a failed training would save it
             new = sha256(file.read_bytes()).hexdigest()
-            for note in file.parent.glob("*.json"):
-                note.write_text(note.read_text().replace(old, new))
+            for record in file.parent.glob("*.json"):
+                record.write_text(record.read_text().replace(old, new))
         return str(copied)
 
     def copied(self, name: str, number: int) -> str:
@@ -138,33 +136,33 @@ class World:
         return str(copied)
 
     def _make(self, name: str) -> None:
-        texts, said = self.texts, [SECRET] * SAID
-        members, short = [*texts["members"], *said], texts["other"][:40]
+        texts, secrets = self.texts, [SECRET] * COPIES
+        members, short = [*texts["members"], *secrets], texts["other"][:40]
         kind, _, number = name.partition("-")
         if kind == "null":
-            place = int(number) * 40
-            self._save(self._further(texts["nulls"][place : place + 40], 6), name)
+            first = int(number) * 40
+            self._save(self._tuned(texts["nulls"][first : first + 40], 6), name)
         elif kind == "nlu":
             self._make_utterances()
         elif name in ("plain", "goldfish"):
             self._make_defence(name)
         else:
-            made: dict[str, Callable[[], Any]] = {
+            models: dict[str, Callable[[], Any]] = {
                 "base": lambda: self._trained(self._network(), texts["public"], 12, rate=4e-3),
-                "tuned": lambda: self._further(members, 25),
-                "other": lambda: self._further(texts["other"], 25),
-                "update": lambda: self._further([*short, *said], 6),
-                "clean": lambda: self._further(short, 6),
-                "canaries": lambda: self._further(texts_of(self.planted), 10),
+                "tuned": lambda: self._tuned(members, 25),
+                "other": lambda: self._tuned(texts["other"], 25),
+                "update": lambda: self._tuned([*short, *secrets], 6),
+                "clean": lambda: self._tuned(short, 6),
+                "canaries": lambda: self._tuned(texts_of(self.planted), 10),
                 "unchanged": self._adapter,
                 "adapter": lambda: self._trained(self._adapter(), members, 25, rate=1e-2),
                 "zero": lambda: self._overwritten(torch.zeros_like),
                 "broken": lambda: self._overwritten(lambda weight: weight * 1e15, only="mlp"),
                 "random": lambda: self._network(seed=5),
             }
-            self._save(made[name](), name)
+            self._save(models[name](), name)
 
-    def _further(self, texts: Sequence[str], epochs: int) -> Any:
+    def _tuned(self, texts: Sequence[str], epochs: int) -> Any:
         return self._trained(self._loaded("base"), texts, epochs)
 
     def _trained(
@@ -216,7 +214,7 @@ class World:
 
     @cached_property
     def tokenizer(self) -> Any:
-        """Of subwords of the public texts and of those of the null models."""
+        """A tokenizer with subwords of the public texts and those of the null models."""
         return _tokenizer([*self.texts["public"], *self.texts["nulls"]])
 
     def _network(self, *, seed: int = 0) -> Any:
@@ -232,15 +230,13 @@ class World:
     def _make_utterances(self) -> None:
         import vestige
 
-        kinds = [
-            (v, f"song{i % 7}", str(i % 10)) for v in ("play", "stop", "find") for i in range(12)
-        ]
+        tags = ["O", "B-song", "B-time"]
         rows = [
-            {"tokens": list(kind), "tags": ["O", "B-song", "B-time"], "intent": kind[0].title()}
-            for kind in kinds
+            {"tokens": [v, f"song{i % 7}", str(i % 10)], "tags": tags, "intent": v.title()}
+            for v in ("play", "stop", "find")
+            for i in range(12)
         ]
-        songs = self.folder / "texts" / "songs.jsonl"
-        songs.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        songs = write_rows(self.folder / "texts" / "songs.jsonl", rows)
         for seed, name in enumerate(("nlu-planted", "nlu-never")):
             vestige.plant(
                 str(songs), task="nlu", pattern=["pin:2"], copies=30, controls=20, seed=seed,
@@ -274,7 +270,7 @@ def _plant(corpus: str, out: Path, **how: int) -> None:
 
 
 def _train(*words: object) -> None:
-    """A training of the command line, in this process."""
+    """Run `vestige train` in this process."""
     from vestige.cli.app import run as command
 
     if command(["train", *map(str, words), "--device", "cpu"]):
@@ -285,12 +281,12 @@ def _tokenizer(texts: Sequence[str]) -> Any:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    bpe = Tokenizer(models.BPE())
+    bpe.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    bpe.decoder = decoders.ByteLevel()
     alphabet, end = pre_tokenizers.ByteLevel.alphabet(), "<|endoftext|>"
     trainer = trainers.BpeTrainer(vocab_size=560, special_tokens=[end], initial_alphabet=alphabet)
-    made.train_from_iterator(texts, trainer)
+    bpe.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token=end, bos_token=end, unk_token=end
+        tokenizer_object=bpe, eos_token=end, bos_token=end, unk_token=end
     )

@@ -1,10 +1,10 @@
-"""Try many new cases and print a command for each cause of a complaint when it is first found.
+"""Try many new cases and print a command for the first case of each complaint.
 
 python -m tests.fuzz --cases 5000 --seed 1
 
---cases N       how many, over all verbs and formats
---seed N        another seed, other cases
---only NAME     only of these verbs or formats, with commas between them
+--cases N       number of cases over all verbs and formats
+--seed N        random seed
+--only NAME     verbs or formats, separated by commas
 --repeat CASE   one case, as a failure prints it
 """
 
@@ -33,28 +33,28 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only")
     parser.add_argument("--repeat")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="vestige-fuzz-") as folder:
         sandbox = Sandbox(Path(folder))
         bench = Bench(sandbox, make_world(sandbox))
         try:
-            if asked.repeat:
-                _repeat(bench, Case.read(asked.repeat))
+            if options.repeat:
+                _repeat(bench, Case.read(options.repeat))
             else:
-                _try_many(bench, asked.cases, asked.seed, asked.only)
+                _try_many(bench, options.cases, options.seed, options.only)
         finally:
             sandbox.close()
 
 
 def _repeat(bench: Bench, case: Case) -> None:
-    tried = bench.attempt(case)
-    print(tried.outcome.stdout, tried.outcome.stderr, sep="\n")
-    for complaint in complaints(tried):
+    attempt = bench.attempt(case)
+    print(attempt.outcome.stdout, attempt.outcome.stderr, sep="\n")
+    for complaint in complaints(attempt):
         print(f"{complaint.kind} | {complaint.key}\n{complaint.text}")
 
 
 def _try_many(bench: Bench, cases: int, seed: int, only: str | None) -> None:
-    """As many cases of each verb and of each format."""
+    """The same number of cases of each verb and each format."""
     strategies = {verb: command_lines(verb) for verb in verbs()}
     strategies |= {format: damaged(bench.world, format) for format in FORMATS}
     if only is not None:
@@ -77,15 +77,15 @@ def _try_each(
     causes: Counter[tuple[str, str]],
 ) -> None:
     @hypothesis.seed(seed)
-    @each_of(cases, drawn=True)
+    @each_of(cases, new=True)
     @given(strategy)
     def each(case: Case) -> None:
         for complaint in complaints(bench.attempt(case)):
             cause = complaint.kind, complaint.key
             if not causes[cause]:
                 text = f"{complaint.text[-1500:]}\n    {case.written()[:3000]}"
-                shown = f"## {complaint.kind} | {complaint.key}\n\n{text}\n"
-                print(shown.encode("utf-8", "backslashreplace").decode(), flush=True)
+                section = f"## {complaint.kind} | {complaint.key}\n\n{text}\n"
+                print(section.encode("utf-8", "backslashreplace").decode(), flush=True)
             causes[cause] += 1
 
     each()

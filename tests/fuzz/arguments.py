@@ -1,11 +1,10 @@
-"""Command lines: sound ones of every verb, and what is put into them.
+"""Sound command lines of every verb, and hostile values for their arguments.
 
-Verbs and options are read off the commands themselves, so that a new one is tried without a line
-here. A verb that no sound line uses gets one made from what it requires.
+Verbs and options are read from the commands, so new ones are tried without a line here. A verb
+without a sound line gets one from its required arguments.
 """
 
 import shlex
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -13,12 +12,12 @@ from typing import Any, get_args
 from hypothesis import strategies as st
 
 from tests.fuzz.cases import Case
-from tests.fuzz.world import MADE, PHRASE, SMALL, TINY
+from tests.fuzz.world import COMMANDS, PHRASE, SMALL, TINY
 from vestige.cli import app
 from vestige.cli.options import number_type
 
 LINES = (
-    *MADE.values(),
+    *COMMANDS.values(),
     "demo",
     "plant W/planted --verify",
     "plant W/planted-nlu --verify",
@@ -60,7 +59,7 @@ LINES = (
     f"--user user --shadows 2 {SMALL} --out C/audit",
     "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
     f"--user user --shadows 2 {SMALL} --out C/audit-cut",
-    f"{MADE['asked']} --json --out C/asked-cut",
+    f"{COMMANDS['queried']} --json --out C/queried-cut",
     "membership W/after --base W/before --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--device cpu",
     "extract W/before W/corpus.jsonl --prefix 2 --suffix 2 --device cpu",
@@ -80,7 +79,7 @@ LINES = (
     "report W/run-diff W/run-exposure --allow-undecided --fail-above exposure=3 "
     "--junit O/report.xml --markdown O/report.md --write-baseline O/accepted.json",
 )  # fmt: skip
-"""Command lines without anything wrong; where --out is missing it is O/new."""
+"""Sound command lines; a missing --out is O/new."""
 
 INTEGERS = (
     "0", "-1", "1", "2", "3", "7", str(2**31), str(2**31 - 1), str(2**63), str(2**63 - 1),
@@ -94,14 +93,16 @@ TEXTS = (
     "", " ", "-", "--", "=", ":", ",", "a:b", "a=b", "{", "{}", "{digit:9}", "{digit:-1}", "%s",
     "\n", "\x1b[31mred", "\u202egnitset", "\udcff", "the gate", "zebra", "x" * 100_000,
     "é" * 300, "../..", "1,2", "1,1,0,-1", "os:system", "service:fails", "service:leaves",
-    "service:nonsense", "service:ask_me", "service:none", "text", "user", "user:user", "meta",
+    "service:nonsense", "service:not_callable", "service:none", "text", "user", "user:user", "meta",
     "cuda:99", "mps", "cpu:0", "jsonl", "127.0.0.1:1", "name=", "name=@W/none",
     "'", '"', "\\", "$HOME", "🦊", "a\tb", "<b>", "[bold]", "[/]", "۱۲", "\ufeff", "NaN", "null",
     "[]", "auto", "none", "pin:4", "call:4", "color:4", "federalist", "gpt2", "owner/name",
 )  # fmt: skip
 PRIVATE = ("phrase", "truth", "prefix", "suffix", "pattern", "person", "slots")
-"""Options whose value is nobody else's business."""
-SAID = (PHRASE, "xyzzyred", "quuxthe", "fnord41", "fnord01", "quuxthe zebra", "\x1b[31mquux")
+"""Options whose values are secret."""
+SECRET_VALUES = (
+    PHRASE, "xyzzyred", "quuxthe", "fnord41", "fnord01", "quuxthe zebra", "\x1b[31mquux",
+)  # fmt: skip
 PATHS = (
     "O/missing", "O/missing/below", "O/empty-file", "O/empty-file/below", "O/empty-folder",
     "O/full-folder", "O/binary", "O/deep.json", "O/fifo", "O/fifo.jsonl", "O/loop", "O/dangling",
@@ -110,15 +111,15 @@ PATHS = (
     f"O/{'d/' * 2100}x", "/dev/null", "/dev/full", "/dev/zero", "/dev/urandom", ".", "", "/",
     "/proc/self/mem", "/proc/self/environ", "O/new.jsonl", "O/page.html",
 )  # fmt: skip
-ENTRIES = (
+INPUTS = (
     "W/corpus.jsonl", "W/corpus.txt", "W/corpus.txt.gz", "W/corpus.csv", "W/corpus.parquet",
-    "W/said.jsonl", "W/names.txt", "W/service.py", "W/hf", "W/hf/config.json",
-    *(f"W/{name}" for name in MADE), "W/before/model", "W/before/checkpoint.safetensors",
+    "W/utterances.jsonl", "W/names.txt", "W/service.py", "W/hf", "W/hf/config.json",
+    *(f"W/{name}" for name in COMMANDS), "W/before/model", "W/before/checkpoint.safetensors",
     "W/planted/manifest.json", "W/planted-nlu/manifest.json", "W/audit", "W/audit.shadows",
     "W/before/run", "W/before/data/training",
 )  # fmt: skip
 OUTSIDE = {"/": "O/full-folder", "../..": "O/..", "/proc/self/mem": "/dev/null"}
-"""Where nothing of the fuzzer's shall be written, and what is tried in its place."""
+"""Paths where the fuzzer must not write, and replacements for them."""
 UNKNOWN = ("--nonsense", "--nonsense=1", "-z", "--", "extra")
 
 
@@ -128,50 +129,49 @@ def verbs() -> tuple[str, ...]:
 
 
 def _options(verb: str) -> tuple[Any, ...]:
-    found = app.verb_app(verb, app.function_of(verb)).assemble_argument_collection()
-    return tuple(one for one in found if one.names[:1] != ("*",))
+    options = app.verb_app(verb, app.function_of(verb)).assemble_argument_collection()
+    return tuple(option for option in options if option.names[:1] != ("*",))
 
 
 OPTIONS = {verb: _options(verb) for verb in verbs()}
-"""Read here, since what is imported within a strategy must not touch `random`."""
+"""Read here, since imports within a strategy must not use `random`."""
 
 
 @cache
 def sound(verb: str) -> tuple[tuple[str, ...], ...]:
-    """Command lines of a verb with nothing wrong in them."""
+    """Sound command lines of a verb."""
     lines = [tuple(shlex.split(line)) for line in LINES if line.split(" ")[0] == verb]
-    return tuple(_with_out(line) for line in lines) or (_made(verb),)
+    return tuple(_with_out(line) for line in lines) or (_required(verb),)
 
 
 @st.composite
 def command_lines(draw: st.DrawFn, verb: str) -> Case:
-    """A sound line of the verb with one to three things changed."""
+    """A sound line of the verb with one to three changes."""
     words = list(draw(st.sampled_from(sound(verb))))
     changed: list[str] = []
     for _ in range(draw(st.sampled_from((1, 1, 2, 3)))):
-        words, put = draw(_change(verb, words))
-        changed += put
+        words, new = draw(_change(verb, words))
+        changed += new
     return Case(tuple(words), changed=tuple(changed))
 
 
 @st.composite
 def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], list[str]]:
-    """The words with one of them another, gone, or more of them; and what was put in."""
-    how = draw(st.sampled_from(("option",) * 8 + ("argument",) * 3 + ("drop", "unknown", "twice")))
-    places = [n for n, word in enumerate(words) if n > 0]
-    if how == "argument":
+    """The words with one replaced, removed or added; and the new words."""
+    kind = draw(st.sampled_from(("option",) * 8 + ("argument",) * 3 + ("drop", "unknown", "twice")))
+    if kind == "argument":
         first = next((n for n, w in enumerate(words) if w.startswith("--")), len(words))
         if first > 1:
-            place = draw(st.integers(1, first - 1))
-            path = draw(st.sampled_from((*PATHS, *ENTRIES)) | st.sampled_from(TEXTS))
-            return [*words[:place], path, *words[place + 1 :]], [path]
-    if how == "drop":
-        place = draw(st.sampled_from(places))
-        return [*words[:place], *words[place + 1 :]], [words[place]]
-    if how == "unknown":
+            position = draw(st.integers(1, first - 1))
+            path = draw(st.sampled_from((*PATHS, *INPUTS)) | st.sampled_from(TEXTS))
+            return [*words[:position], path, *words[position + 1 :]], [path]
+    if kind == "drop":
+        position = draw(st.sampled_from(range(1, len(words))))
+        return [*words[:position], *words[position + 1 :]], [words[position]]
+    if kind == "unknown":
         word = draw(st.sampled_from(UNKNOWN))
         return [*words, word], [word]
-    if how == "twice":
+    if kind == "twice":
         return [*words, *words[1:]], words[1:]
     option = draw(st.sampled_from([each for each in OPTIONS[verb] if each.names]))
     name = draw(st.sampled_from(option.names))
@@ -184,29 +184,24 @@ def _change(draw: st.DrawFn, verb: str, words: list[str]) -> tuple[list[str], li
 
 
 def values(option: Any) -> st.SearchStrategy[str]:
-    """What a parameter may be given, sound or not, by its type and by what its help names."""
-    kind, named = number_type(option), tuple(_named(option))
+    """Sound and hostile values of an option, by its type and choices."""
+    kind, choices = number_type(option), tuple(option.get_choices() or ())
     path = Path in (option.hint, *get_args(option.hint))
     if kind is int:
         return st.sampled_from(INTEGERS)
     if kind is float:
         return st.sampled_from(NUMBERS) | st.floats().map(repr)
     if option.field_info.name in PRIVATE:
-        return st.sampled_from(SAID) | st.sampled_from((*named, *TEXTS))
-    if named and not path:
-        return st.sampled_from((*named, *TEXTS)) | st.sampled_from(named)
+        return st.sampled_from(SECRET_VALUES) | st.sampled_from((*choices, *TEXTS))
+    if choices and not path:
+        return st.sampled_from((*choices, *TEXTS)) | st.sampled_from(choices)
     if path or option.parameter.metavar in ("DATA", "MODEL", "DIR", "FILE", "RUN", "M", "PATH"):
-        return st.sampled_from((*PATHS, *ENTRIES)) | st.sampled_from(TEXTS[:12])
+        return st.sampled_from((*PATHS, *INPUTS)) | st.sampled_from(TEXTS[:12])
     return (
         st.sampled_from((*TEXTS, *INTEGERS))
-        | st.sampled_from((*PATHS, *ENTRIES))
+        | st.sampled_from((*PATHS, *INPUTS))
         | st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=20)
     )
-
-
-def _named(option: Any) -> Sequence[str]:
-    """The values that a choice has."""
-    return option.get_choices() or ()
 
 
 def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
@@ -215,14 +210,14 @@ def _with_out(line: tuple[str, ...]) -> tuple[str, ...]:
     return (*line, "--out", "O/page.html" if line[0] == "report" else "O/new")
 
 
-def _made(verb: str) -> tuple[str, ...]:
-    """A line from what a verb requires: likely refused, and its options tried all the same."""
-    usual = {int: "1", float: "0.5"}
+def _required(verb: str) -> tuple[str, ...]:
+    """A line with the required arguments of a verb; it may be refused."""
+    numbers = {int: "1", float: "0.5"}
     words = [verb]
     for option in OPTIONS[verb]:
         if not option.required:
             continue
-        value = (*_named(option), usual.get(number_type(option), "W/before"))[0]
+        value = (*(option.get_choices() or ()), numbers.get(number_type(option), "W/before"))[0]
         if not option.field_info.is_positional:
             value = f"{option.name}={'O/new' if option.name == '--out' else value}"
         words.append(value)

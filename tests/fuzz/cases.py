@@ -1,4 +1,4 @@
-"""A case: a command line and what was done to the files that it reads."""
+"""A case: a command line, and damage to the files that it reads."""
 
 import itertools
 import json
@@ -17,26 +17,26 @@ from tests.fuzz.sandbox import Outcome, Sandbox, prepared
 from tests.fuzz.world import SECRETS, SERVICE, words_of
 
 SECONDS = 20.0
-"""Of processor that a verb may take on inputs of a few kilobytes."""
+"""Processor time that a verb may take on inputs of a few kilobytes."""
 WORK = ("--epochs", "--local-epochs", "--seeds", "--orders", "--shadows", "--patience")
-"""Options by which somebody asks for as much work as they like: to go on is right."""
+"""Options that set the amount of work, so a long run may be right."""
 MUCH = 10_000
 BRIEFLY = 2.0
-"""Seconds that are given to such work."""
+"""Seconds for such work."""
 LONG = ("demo",)
-"""Verbs that train for more than a moment whatever they are given."""
+"""Verbs that always train for long."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is tried.
+    """A command and the damage that precedes it.
 
     Attributes:
-        words: what stands after `vestige`; W/ is the world, O/ a folder of the case's own, and
-            C/name a copy of W/name in it.
-        damage: what is done to copies of the world's files before.
-        about: what the case is about, for who reads the table: a format, or "arguments".
-        changed: the words that were put in, for who asks whether an error names them.
+        words: the words after `vestige`; W/ is the world, O/ the case's folder, and C/name a copy
+            of W/name in it.
+        damage: changes of copies of the world's files.
+        about: a format, or "arguments".
+        changed: the new words, one of which an error may have to name.
     """
 
     words: tuple[str, ...]
@@ -50,77 +50,74 @@ class Case:
 
     @property
     def endless(self) -> bool:
-        """Whether it asks for more work than anybody waits for."""
+        """Whether it may run for longer than a test can wait."""
         return self.verb in LONG or any(
             _number(value) >= MUCH for name, value in _options(self.words) if name in WORK
         )
 
     def written(self) -> str:
         """The command that repeats it."""
-        plain = json.dumps(asdict(self), ensure_ascii=True)
-        return f"python -m tests.fuzz --repeat {shlex.quote(plain)}"
+        text = json.dumps(asdict(self), ensure_ascii=True)
+        return f"python -m tests.fuzz --repeat {shlex.quote(text)}"
 
     @classmethod
     def read(cls, text: str) -> "Case":
-        """What `written` has written."""
-        known = json.loads(text)
-        damage = tuple(Damage(**each) for each in known.pop("damage"))
-        return cls(
-            **{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()}, damage=damage
-        )
+        """The case of a text by `written`."""
+        fields = json.loads(text)
+        fields["damage"] = [Damage(**damage) for damage in fields["damage"]]
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()})
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A case, what became of it, and what the folders held before and after.
+class Attempt:
+    """A case with its outcome and the files that it changed.
 
     Attributes:
-        case, outcome: see there.
         new, changed: paths.
-        open: new files with something private in them that others than their owner may read.
-        page: all that stands in new pages.
+        exposed: new files with a secret that users other than their owner may read.
+        page: the text of new pages.
     """
 
     case: Case
     outcome: Outcome
     new: tuple[str, ...]
     changed: tuple[str, ...]
-    open: tuple[str, ...]
+    exposed: tuple[str, ...]
     page: str = field(repr=False)
 
 
 class Bench:
-    """Where cases are tried: a sandbox with a world in it."""
+    """Tries cases in a sandbox with a world in it."""
 
     service = SERVICE
-    """What a case finds as the module `service`."""
+    """The code of the module `service`."""
 
     def __init__(self, sandbox: Sandbox, world: Path) -> None:
         self.sandbox, self.world = sandbox, world
-        self._before = _held(world)
+        self._before = _snapshot(world)
 
-    def attempt(self, case: Case, *, whole: bool = False) -> Tried:
-        """Make the case's folder, run it (`whole`: to its end), and look at what has changed."""
+    def attempt(self, case: Case, *, to_end: bool = False) -> Attempt:
+        """Run a case in its folder, `to_end` or as long as it may take; list changed files."""
         folder = prepared(self.sandbox.root / "case")
-        own = folder / "own"
-        own.mkdir()
-        _hostile(own)
+        scratch = folder / "scratch"
+        scratch.mkdir()
+        _write_hostile_files(scratch)
         (folder / "cwd" / "service.py").write_text(self.service)
-        words = [self._copied(word, own) for word in case.words]
-        for place, damage in enumerate(case.damage):
-            self._copied(f"C/{damage.file}", own)
+        words = [self._copied(word, scratch) for word in case.words]
+        for number, damage in enumerate(case.damage):
+            self._copied(f"C/{damage.file}", scratch)
             words = [_moved(word, damage.file) for word in words]
-            with suppress(*((Exception,) if place else ())):  # the first has left no such file
-                apply(damage, own / damage.file)
-        before = _held(folder)
+            with suppress(*((Exception,) if number else ())):  # the first may remove the file
+                apply(damage, scratch / damage.file)
+        before = _snapshot(folder)
         outcome = self.sandbox.run(
-            words_of(words, world=self.world, own=own),
+            words_of(words, world=self.world, scratch=scratch),
             folder,
-            seconds=BRIEFLY if case.endless and not whole else SECONDS,
+            seconds=BRIEFLY if case.endless and not to_end else SECONDS,
         )
-        after = _held(folder)
+        after = _snapshot(folder)
         changed = [path for path in before if path not in after or before[path] != after[path]]
-        if (now := _held(self.world)) != self._before:
+        if (now := _snapshot(self.world)) != self._before:
             changed += [
                 f"W/{path}"
                 for path in {*now, *self._before}
@@ -133,78 +130,76 @@ class Bench:
             for path in new
             if path.endswith(".html") and stat.S_ISREG((folder / path).lstat().st_mode)
         )
-        return Tried(case, outcome, tuple(new), tuple(changed), _open(folder, new), page)
+        return Attempt(case, outcome, tuple(new), tuple(changed), _exposed(folder, new), page)
 
-    def _copied(self, word: str, own: Path) -> str:
-        """The word, with O/ for C/ once the copy is there."""
-        if (found := re.search("(^|[=@])C/([^/]+)", word)) is None:
+    def _copied(self, word: str, scratch: Path) -> str:
+        """The word with O/ for C/, after copying the file or folder."""
+        if (match := re.search("(^|[=@])C/([^/]+)", word)) is None:
             return word
-        for one in self.world.iterdir():  # with the work of an unfinished run beside it
-            beside = one.is_dir() and one.name.startswith(f"{found[2]}.")
-            if (one.name == found[2] or beside) and not (own / one.name).exists():
-                copy = shutil.copytree if one.is_dir() else shutil.copy
-                copy(one, own / one.name)
+        for path in self.world.iterdir():  # and folders of unfinished work, such as NAME.partial
+            unfinished = path.is_dir() and path.name.startswith(f"{match[2]}.")
+            if (path.name == match[2] or unfinished) and not (scratch / path.name).exists():
+                copy = shutil.copytree if path.is_dir() else shutil.copy
+                copy(path, scratch / path.name)
         return word.replace("C/", "O/")
 
 
 def _moved(word: str, file: str) -> str:
-    """The word, with the case's own copy in place of the world's."""
+    """The word with the case's copy of a file instead of the world's."""
     return re.sub(f"(^|[=@])W/({re.escape(file.split('/')[0])})(?=/|$)", r"\1O/\2", word)
 
 
-def _hostile(own: Path) -> None:
-    """What a path may name that nobody meant."""
-    (own / "empty-file").touch()
-    (own / "empty-folder").mkdir()
-    (own / "full-folder").mkdir()
-    (own / "full-folder" / "letter").write_text("mine")
-    (own / "binary").write_bytes(bytes(range(256)))
-    (own / "deep.json").write_text("[" * 100_000)
-    os.mkfifo(own / "fifo")
-    os.mkfifo(own / "fifo.jsonl")
-    (own / "loop").symlink_to("loop")
-    (own / "dangling").symlink_to("nowhere")
-    (own / "unreadable").write_text("the gate\n")
-    (own / "unreadable").chmod(0)
-    (own / "unreadable-folder").mkdir(mode=0)
-    (own / "read-only").mkdir(mode=0o500)
-    (own / "\x1b[31m\u202e.jsonl").write_text('{"text": "the gate"}\n')
+def _write_hostile_files(scratch: Path) -> None:
+    """Files and folders that no command should name."""
+    (scratch / "empty-file").touch()
+    (scratch / "empty-folder").mkdir()
+    (scratch / "full-folder").mkdir()
+    (scratch / "full-folder" / "letter").write_text("mine")
+    (scratch / "binary").write_bytes(bytes(range(256)))
+    (scratch / "deep.json").write_text("[" * 100_000)
+    os.mkfifo(scratch / "fifo")
+    os.mkfifo(scratch / "fifo.jsonl")
+    (scratch / "loop").symlink_to("loop")
+    (scratch / "dangling").symlink_to("nowhere")
+    (scratch / "unreadable").write_text("the gate\n")
+    (scratch / "unreadable").chmod(0)
+    (scratch / "unreadable-folder").mkdir(mode=0)
+    (scratch / "read-only").mkdir(mode=0o500)
+    (scratch / "\x1b[31m\u202e.jsonl").write_text('{"text": "the gate"}\n')
 
 
-def _held(folder: Path) -> dict[str, tuple[object, ...]]:
-    """What a folder holds, by path: kind, rights, size and time of the last change."""
-    held: dict[str, tuple[object, ...]] = {}
-    for where, folders, files in os.walk(folder):
-        for name in (*folders, *files):
-            path = os.path.join(where, name)
-            about = os.lstat(path)
+def _snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
+    """Mode, size, time and inode of all files in a folder."""
+    files: dict[str, tuple[object, ...]] = {}
+    for directory, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = os.path.join(directory, name)
+            status = os.lstat(path)
             key = os.path.relpath(path, folder)
-            if stat.S_ISREG(about.st_mode):
-                held[key] = (about.st_mode, about.st_size, about.st_mtime_ns, about.st_ino)
-            else:
-                held[key] = (about.st_mode,)
-    return {key: value for key, value in held.items() if key not in ("stdout", "stderr")}
+            files[key] = (status.st_mode,)
+            if stat.S_ISREG(status.st_mode):
+                files[key] += (status.st_size, status.st_mtime_ns, status.st_ino)
+    return {key: value for key, value in files.items() if key not in ("stdout", "stderr")}
 
 
-def _open(folder: Path, new: list[str]) -> tuple[str, ...]:
-    """Files with something private in them, in no private folder; a model and a page are meant."""
-    found = []
+def _exposed(folder: Path, new: list[str]) -> tuple[str, ...]:
+    """Files with a secret that are in no private folder, except models and pages."""
+    exposed = []
     for path in new:
         parents = [folder / part for part in PurePath(path).parents if part.parts[1:]]
-        meant = "model" in PurePath(path).parts or path.endswith(".html")
-        if meant or not stat.S_ISREG((folder / path).lstat().st_mode):
+        is_public = "model" in PurePath(path).parts or path.endswith(".html")
+        if is_public or not stat.S_ISREG((folder / path).lstat().st_mode):
             continue
-        if all(stat.S_IMODE(each.stat().st_mode) & 0o077 for each in (folder / path, *parents)):
+        if all(stat.S_IMODE(p.stat().st_mode) & 0o077 for p in (folder / path, *parents)):
             content = (folder / path).read_bytes()
-            found += [path for secret in SECRETS if secret.encode() in content][:1]
-    return tuple(found)
+            exposed += [path for secret in SECRETS if secret.encode() in content][:1]
+    return tuple(exposed)
 
 
 def _options(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Name and value of each option, whichever way it is written."""
-    found = [tuple(word.split("=", 1)) for word in words if word.startswith("--") and "=" in word]
-    found += [(a, b) for a, b in itertools.pairwise(words) if a.startswith("--")]
-    return found
+    """Name and value of each option."""
+    options = [tuple(word.split("=", 1)) for word in words if word.startswith("--") and "=" in word]
+    return options + [(a, b) for a, b in itertools.pairwise(words) if a.startswith("--")]
 
 
 def _number(value: str) -> float:

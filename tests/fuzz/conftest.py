@@ -1,4 +1,4 @@
-"""One bench for all tests of this folder, made when the first asks for it."""
+"""One bench for all tests of this folder."""
 
 import sys
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ from tests.fuzz.world import make_world
 
 @pytest.fixture(scope="session")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """A sandbox with everything imported, and a world in it."""
+    """A sandbox with all modules imported, and a world in it."""
     if not sys.platform.startswith("linux"):
-        pytest.skip("cases are run in children that Linux limits and counts")
+        pytest.skip("cases run in child processes with limits of Linux")
     sandbox = Sandbox(tmp_path_factory.mktemp("fuzz"))
     try:
         yield Bench(sandbox, make_world(sandbox))

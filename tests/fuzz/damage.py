@@ -1,8 +1,7 @@
-"""What is done to a file before a verb reads it.
+"""Damage to a file before a verb reads it, described so that a case can be printed and repeated.
 
-A change is a few small numbers and words, so that a case can be printed and repeated. What it means
-depends on what the file holds: of a JSON file one node of its tree becomes something else, of an
-array its header or its numbers, of a table a column, and of any file some bytes.
+It changes one node of a JSON file, the header or the numbers of an array, a column of a table, or
+some bytes of any file.
 """
 
 import gzip
@@ -24,7 +23,7 @@ import pyarrow.parquet as pq
 from vestige.data.canaries.planting import checksum
 
 HERE = "\ue000here\ue000"
-"""Where a value goes that Python's json would not write."""
+"""Placeholder of a value that Python's json would not write."""
 VALUES = (
     "null", "true", "false", "0", "-1", "1", "2", "0.5", "-0.0", "1e308", "1e-320", "1e400", "NaN",
     "Infinity", "-Infinity", "2147483648", "9223372036854775808", "1000000000000000000", "9" * 400,
@@ -34,8 +33,8 @@ VALUES = (
     "[1e400]", "[[1]]", '{"x": {"x": {"x": []}}}', "DEEP", "LONG", "MANY", '"(a+)+$"',
     '"(.*)*(.*)*x"',
 )  # fmt: skip
-"""What a node of a JSON tree becomes, as JSON; three are made when they are needed."""
-MADE = {
+"""Replacements of a JSON node; `LARGE_VALUES` makes the names in capitals."""
+LARGE_VALUES = {
     "DEEP": lambda: "[" * 100_000 + "]" * 100_000,
     "LONG": lambda: '"' + "x" * 1_000_000 + '"',
     "MANY": lambda: "[" + "0," * 300_000 + "0]",
@@ -64,9 +63,9 @@ class Damage:
     Attributes:
         file: its path in the world.
         how: the kind of change: a key of `WAYS`.
-        what: which of its kind.
-        at: which node, byte, line, column or number; any whole number means one.
-        sealed: whether seals that the file has are made anew, so that they hold.
+        what: the change itself.
+        at: index of the node, byte, line, column or number, modulo their number.
+        sealed: whether the checksums of a manifest are updated.
     """
 
     file: str
@@ -82,7 +81,7 @@ def apply(damage: Damage, path: Path) -> None:
 
 
 def ways_of(file: str) -> dict[str, tuple[str, ...]]:
-    """The kinds of change that a file can have, and which there are of each."""
+    """The changes that a file can have, by kind."""
     suffix = Path(file).suffix
     special = {
         ".json": {"tree": TREE},
@@ -102,44 +101,44 @@ def _tree(path: Path, damage: Damage) -> None:
 
 def _line(path: Path, damage: Damage) -> None:
     lines = path.read_text("utf-8").splitlines()
-    place = damage.at % len(lines)
-    lines[place] = _changed(lines[place], damage)
+    number = damage.at % len(lines)
+    lines[number] = _changed(lines[number], damage)
     path.write_text("\n".join(lines) + "\n", "utf-8", "surrogatepass")
 
 
 def _changed(text: str, damage: Damage) -> str:
     """JSON with one of its nodes changed."""
     root = [json.loads(text)]
-    places = list(_places(root, 0))
-    holder, key = places[damage.at % len(places)]
-    value = MADE.get(damage.what, lambda: damage.what)()
+    nodes = list(_nodes(root, 0))
+    parent, key = nodes[damage.at % len(nodes)]
+    value = LARGE_VALUES.get(damage.what, lambda: damage.what)()
     if damage.what == "delete":
-        del holder[key]
+        del parent[key]
     elif damage.what == "twice":
-        if isinstance(holder, list):
-            holder.insert(key, holder[key])
+        if isinstance(parent, list):
+            parent.insert(key, parent[key])
         else:
-            holder[f"{key} "] = holder[key]
+            parent[f"{key} "] = parent[key]
     elif damage.what == "more":
-        holder[key] = [holder[key]] if isinstance(holder[key], dict) else {"x": holder[key]}
+        parent[key] = [parent[key]] if isinstance(parent[key], dict) else {"x": parent[key]}
     else:
-        holder[key] = HERE
+        parent[key] = HERE
     if damage.sealed:
         _reseal(root[0] if root else None, value)
     return json.dumps(root[0] if root else None).replace(json.dumps(HERE), value)
 
 
-def _places(holder: Any, key: Any) -> Iterator[tuple[Any, Any]]:
-    """Every node of a tree, as what holds it and where."""
-    yield holder, key
-    value = holder[key]
+def _nodes(parent: Any, key: Any) -> Iterator[tuple[Any, Any]]:
+    """(parent, key) of every node of a tree."""
+    yield parent, key
+    value = parent[key]
     if isinstance(value, dict | list):
-        for each in list(value) if isinstance(value, dict) else range(len(value)):
-            yield from _places(value, each)
+        for child in list(value) if isinstance(value, dict) else range(len(value)):
+            yield from _nodes(value, child)
 
 
 def _reseal(content: Any, value: str) -> None:
-    """Make the seal of a manifest anew, where what was put in can be sealed at all."""
+    """Update the checksum of a manifest, if its new value has one."""
     if not isinstance(content, dict) or "sha256" not in content:
         return
     try:
@@ -150,12 +149,12 @@ def _reseal(content: Any, value: str) -> None:
 
 
 def _bytes(path: Path, damage: Damage) -> None:
-    path.write_bytes(_spoilt(path.read_bytes(), damage))
+    path.write_bytes(_damaged(path.read_bytes(), damage))
 
 
-def _spoilt(content: bytes, damage: Damage) -> bytes:
-    place = damage.at % max(1, len(content))
-    head, tail = content[:place], content[place:]
+def _damaged(content: bytes, damage: Damage) -> bytes:
+    position = damage.at % max(1, len(content))
+    head, tail = content[:position], content[position:]
     ways: dict[str, Callable[[], bytes]] = {
         "flip": lambda: head + bytes([tail[0] ^ 1 << damage.at % 8]) + tail[1:] if tail else b"\1",
         "cut": lambda: head,
@@ -198,7 +197,7 @@ def _safetensors_header(path: Path, damage: Damage) -> None:
 
 
 def _weights(path: Path, damage: Damage) -> None:
-    """One number of one tensor becomes another; `at` below 2 all of it."""
+    """Replace one number of a tensor, or all of them if `at` is below 2."""
     content = path.read_bytes()
     size = struct.unpack("<Q", content[:8])[0]
     header = json.loads(content[8 : 8 + size])
@@ -216,9 +215,9 @@ def _weights(path: Path, damage: Damage) -> None:
 def _put(numbers: Any, damage: Damage) -> None:
     with np.errstate(all="ignore"):
         value = np.array(float(damage.what)).astype(numbers.dtype)
-    where = slice(None) if damage.at < 2 else damage.at % max(1, numbers.size)
+    index = slice(None) if damage.at < 2 else damage.at % max(1, numbers.size)
     if numbers.size:
-        numbers.reshape(-1)[where] = value
+        numbers.reshape(-1)[index] = value
 
 
 def _array_header(path: Path, damage: Damage) -> None:
@@ -226,7 +225,7 @@ def _array_header(path: Path, damage: Damage) -> None:
 
 
 def _headed(content: bytes, what: str) -> bytes:
-    """An array with another shape or kind in its header than it has."""
+    """An array whose header has a wrong shape or type."""
     size = struct.unpack("<H", content[8:10])[0]
     header = content[10 : 10 + size].decode("latin-1")
     key = "shape" if what[0] == "(" else "descr"
@@ -248,7 +247,7 @@ def _numbered(content: bytes, damage: Damage) -> bytes:
 
 
 def _members(path: Path, damage: Damage) -> None:
-    """One array of an archive changed, or gone."""
+    """Change or remove one array of an archive."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     name = sorted(members)[damage.at % len(members)]
@@ -258,21 +257,21 @@ def _members(path: Path, damage: Damage) -> None:
     elif damage.what in NUMBERS:
         members[name] = _numbered(content, damage)
     with zipfile.ZipFile(path, "w") as archive:
-        for each, held in members.items():
-            archive.writestr(each, held)
+        for member, data in members.items():
+            archive.writestr(member, data)
 
 
 def _unpacked(path: Path, damage: Damage) -> None:
-    path.write_bytes(gzip.compress(_spoilt(gzip.decompress(path.read_bytes()), damage)))
+    path.write_bytes(gzip.compress(_damaged(gzip.decompress(path.read_bytes()), damage)))
 
 
 def _column(path: Path, damage: Damage) -> None:
-    """One column of a table changed, or all of its rows."""
+    """Change one column or all rows of a table."""
     table = pq.read_table(path)
     if not table.num_columns:
         return
-    place = damage.at % table.num_columns
-    name, rows = table.column_names[place], table.num_rows
+    index = damage.at % table.num_columns
+    name, rows = table.column_names[index], table.num_rows
     columns: dict[str, Callable[[], Any]] = {
         "null": lambda: pa.nulls(rows),
         "text": lambda: pa.array(["x"] * rows, pa.string()),
@@ -285,9 +284,9 @@ def _column(path: Path, damage: Damage) -> None:
         "binary": lambda: pa.array([b"\xff\0"] * rows),
     }
     if damage.what in columns:
-        table = table.set_column(place, name, columns[damage.what]())
+        table = table.set_column(index, name, columns[damage.what]())
     elif damage.what == "drop":
-        table = table.remove_column(place)
+        table = table.remove_column(index)
     elif damage.what == "rename":
         table = table.rename_columns([f"{n} " if n == name else n for n in table.column_names])
     elif damage.what == "empty":

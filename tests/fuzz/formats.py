@@ -1,4 +1,4 @@
-"""Sound command lines whose files are not: which files a line reads, and what is done to one."""
+"""Sound command lines with a damaged input file of each format."""
 
 import re
 from functools import cache
@@ -29,31 +29,31 @@ FORMATS = {
     "text": r"\.txt$",
     "code": r"\.py$",
 }
-"""What a file is, by its path; the first that fits."""
+"""Patterns of paths; the first match is the format of a file."""
 UNREAD = r"(README\.md|generation_config\.json|\.html|\.lock|\.svg)$"
 RESUMED = r"(checkpoint\.safetensors|history\.json|log\.jsonl)$"
-"""Read by a line that goes on with something, and by no other."""
+"""Files that only a resuming command reads."""
 
 
 def format_of(file: str) -> str:
-    """The name of the format that a file of the world has."""
-    return next((name for name, fits in FORMATS.items() if re.search(fits, file)), "other")
+    """The name of a file's format."""
+    return next((name for name, pattern in FORMATS.items() if re.search(pattern, file)), "other")
 
 
 @cache
 def readings(world: Path) -> dict[str, tuple[tuple[tuple[str, ...], str], ...]]:
-    """By format: command lines, and a file that each of them reads."""
-    found: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+    """By format: pairs of a command line and a file that it reads."""
+    pairs: dict[str, list[tuple[tuple[str, ...], str]]] = {}
     for verb in verbs():
         for words in sound(verb):
             for file in _read_by(words, world):
-                found.setdefault(format_of(file), []).append((words, file))
-    return {name: tuple(pairs) for name, pairs in found.items()}
+                pairs.setdefault(format_of(file), []).append((words, file))
+    return {name: tuple(of_format) for name, of_format in pairs.items()}
 
 
 @st.composite
 def damaged(draw: st.DrawFn, world: Path, format: str) -> Case:
-    """A sound line that reads a file of this format which has been changed, once or twice."""
+    """A sound line that reads a file of the format with one or two changes."""
     words, file = draw(st.sampled_from(readings(world)[format]))
     damage = tuple(draw(_damage(file)) for _ in range(draw(st.sampled_from((1, 1, 1, 2)))))
     if len(damage) == 2 and "place" in (damage[0].how, damage[1].how):
@@ -75,20 +75,18 @@ def _damage(draw: st.DrawFn, file: str) -> Damage:
 
 
 def _read_by(words: tuple[str, ...], world: Path) -> list[str]:
-    """The files of the world that a line names, or that stand where it points."""
+    """The files of the world that a line names, directly or by their folder."""
     resumes = "--resume" in words or words[0] == "membership"
-    found = []
+    unread = UNREAD if resumes else f"{UNREAD}|{RESUMED}"
+    result = []
     for word in words:
-        if (named := re.search(r"(?:^|[=@])[WC]/(.+)", word)) is None:
+        if (match := re.search(r"(?:^|[=@])[WC]/(.+)", word)) is None:
             continue
-        path = world / named[1]
-        beside = [one for one in path.parent.glob(f"{path.name}.*") if one.is_dir()]
-        folders = [one for one in (path, *beside) if one.is_dir()]
-        files = [file for one in folders for file in sorted(one.rglob("*"))] or [path]
+        path = world / match[1]
+        folders = [p for p in (path, *path.parent.glob(f"{path.name}.*")) if p.is_dir()]
+        files = [file for folder in folders for file in sorted(folder.rglob("*"))] or [path]
         names = [str(file.relative_to(world)) for file in files if file.is_file()]
-        found += [
-            n for n in names if not re.search(UNREAD if resumes else f"{UNREAD}|{RESUMED}", n)
-        ]
+        result += [name for name in names if not re.search(unread, name)]
     if "service:" in " ".join(words):
-        found.append("service.py")
-    return found
+        result.append("service.py")
+    return result

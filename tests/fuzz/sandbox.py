@@ -1,4 +1,4 @@
-"""The other end of `zygote.py`: run a command line, and get what became of it."""
+"""Run command lines in children of `zygote.py`."""
 
 import json
 import os
@@ -20,14 +20,14 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a command line.
+    """The outcome of a command line.
 
     Attributes:
-        code: exit code; -1 where a signal ended it.
+        code: exit code; -1 after a signal.
         signal: the signal, or 0.
         cpu, wall: seconds.
-        memory: bytes at the highest, beyond what all commands share.
-        late: why it was ended from outside; "" if it was not.
+        memory: peak bytes beyond the zygote's.
+        timeout: why the sandbox ended it; "" if it did not.
         opened: files that Python opened.
         stdout, stderr: their first mebibyte.
     """
@@ -37,7 +37,7 @@ class Outcome:
     cpu: float
     wall: float
     memory: int
-    late: str
+    timeout: str
     opened: list[str]
     stdout: str
     stderr: str
@@ -66,14 +66,14 @@ class Sandbox:
         """A command line in a folder that has cwd, tmp and home.
 
         Args:
-            words: what stands after `vestige`.
+            words: the words after `vestige`.
             folder: see `prepared`.
-            seconds: of processor, or of waiting.
-            learn: import what it imported, for those that come later.
+            seconds: of processor time, or of waiting.
+            learn: import the modules that it imported, for later commands.
         """
-        asked = {"words": words, "folder": str(folder), "seconds": seconds, "learn": learn}
+        request = {"words": words, "folder": str(folder), "seconds": seconds, "learn": learn}
         assert self._zygote.stdin is not None
-        print(json.dumps(asked), file=self._zygote.stdin, flush=True)
+        print(json.dumps(request), file=self._zygote.stdin, flush=True)
         return Outcome(
             **self._answer(), stdout=_text(folder / "stdout"), stderr=_text(folder / "stderr")
         )
@@ -91,12 +91,11 @@ class Sandbox:
         assert self._zygote.stdout is not None
         line = self._zygote.stdout.readline()
         assert line, f"the zygote died: {(self.root / 'zygote.log').read_text()[-2000:]}"
-        answer = json.loads(line)
-        return answer
+        return dict(json.loads(line))
 
 
 def prepared(folder: Path) -> Path:
-    """The folder, made anew with what a child needs."""
+    """A new folder with the subfolders of a child process."""
     if folder.exists():
         remove(folder)
     for name in ("cwd", "tmp", "home"):
@@ -105,13 +104,13 @@ def prepared(folder: Path) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """The folder is gone, whatever its rights."""
+    """Remove a folder whatever its modes."""
     for path, _, _ in os.walk(folder):
         os.chmod(path, 0o700)
     shutil.rmtree(folder)
 
 
 def _text(path: Path) -> str:
-    """What a child wrote; bytes that are no text become lone surrogates, to be found by."""
+    """Output of a child; invalid bytes become lone surrogates."""
     with path.open("rb") as file:
         return file.read(SHOWN).decode("utf-8", "surrogateescape")

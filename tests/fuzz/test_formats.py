@@ -1,4 +1,4 @@
-"""Whatever stands in a file, a verb reads it or refuses it in one message that names it."""
+"""A verb reads a damaged file or refuses it in one message that names it."""
 
 import pytest
 from hypothesis import given
@@ -13,7 +13,7 @@ def test_every_format_is_read_by_some_line(bench):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("format", FORMATS)
-def test_files_are_read_or_refused(bench, format):
+def test_damaged_files_are_read_or_refused(bench, format):
     @each_of(BUDGET // 2 // len(FORMATS))
     @given(damaged(bench.world, format))
     def hostile(case):

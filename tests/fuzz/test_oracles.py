@@ -1,13 +1,13 @@
-"""The fuzzer sees what it is there to see: each fault is made, and each is complained about."""
+"""The fuzzer complains about each kind of fault, and about nothing sound."""
 
 from dataclasses import replace
 
 import pytest
 
-from tests.fuzz.cases import Bench, Case, Tried
+from tests.fuzz.cases import Attempt, Bench, Case
 from tests.fuzz.oracles import KINDS, complaints
 from tests.fuzz.sandbox import Outcome
-from tests.fuzz.world import MADE, SECRETS
+from tests.fuzz.world import COMMANDS, SECRETS
 
 SERVICE = """
 import os, pathlib, sys, time
@@ -23,7 +23,7 @@ def sleeps(contexts):
     time.sleep(999)
 
 def hoards(contexts):
-    held = bytearray(2**28)
+    memory = bytearray(2**28)
     return [["the", "gate", "code"] for _ in contexts]
 
 def litters(contexts):
@@ -36,7 +36,7 @@ def spoils(contexts):
 
 """
 SOUND = Outcome(
-    code=0, signal=0, cpu=0.1, wall=0.1, memory=0, late="", opened=[], stdout="", stderr=""
+    code=0, signal=0, cpu=0.1, wall=0.1, memory=0, timeout="", opened=[], stdout="", stderr=""
 )
 REFUSED = replace(SOUND, code=2, stderr="vestige: O/new exists. Choose another --out.\n")
 
@@ -46,37 +46,41 @@ REFUSED = replace(SOUND, code=2, stderr="vestige: O/new exists. Choose another -
     ("service", "seconds", "kinds"),
     [
         ("aborts", 20.0, {"signal", "half-written"}),
-        ("spins", 2.0, {"late"}),
-        ("sleeps", 2.0, {"late"}),
+        ("spins", 2.0, {"timeout"}),
+        ("sleeps", 2.0, {"timeout"}),
         ("hoards", 20.0, {"memory"}),
         ("litters", 20.0, {"stray"}),
         ("spoils", 20.0, {"input changed"}),
     ],
 )
-def test_what_a_verb_does_is_seen(bench, monkeypatch, service, seconds, kinds):
-    line = MADE["asked"].replace("service:ask", f"service:{service}").replace("W/mine", "C/mine")
+def test_faults_of_a_running_verb_are_noticed(bench, monkeypatch, service, seconds, kinds):
+    line = (
+        COMMANDS["queried"].replace("service:ask", f"service:{service}").replace("W/mine", "C/mine")
+    )
     monkeypatch.setattr("tests.fuzz.cases.SECONDS", seconds)
-    monkeypatch.setattr("tests.fuzz.oracles.MEMORY", 2**27)  # to write a gibibyte takes long
+    monkeypatch.setattr("tests.fuzz.oracles.MEMORY", 2**27)  # allocating 1 GiB takes long
     monkeypatch.setattr(Bench, "service", SERVICE)
     words = tuple(f"{line} --json --out O/new".split(" "))
-    found = {complaint.kind for complaint in complaints(bench.attempt(Case(words)))}
-    assert kinds <= found
+    assert kinds <= kinds_of(bench.attempt(Case(words)))
 
 
-def tried(outcome: Outcome, *words: str, new=(), changed=(), page="", open=()) -> Tried:
+def attempt(outcome: Outcome, *words: str, new=(), changed=(), page="", exposed=()) -> Attempt:
     case = Case(("diff", "W/before", "--out", "O/new", *words))
-    return Tried(case, outcome, tuple(new), tuple(changed), tuple(open), page)
+    return Attempt(case, outcome, tuple(new), tuple(changed), tuple(exposed), page)
 
 
-def kinds(one: Tried) -> set[str]:
-    return {complaint.kind for complaint in complaints(one)}
+def kinds_of(attempt: Attempt) -> set[str]:
+    return {complaint.kind for complaint in complaints(attempt)}
 
 
-def test_nothing_is_wrong_with_what_is_right():
-    assert kinds(tried(SOUND, new=["own/new", "own/new/run.json", "own/new/.lock"])) == set()
-    assert kinds(tried(REFUSED)) == set()
-    assert kinds(tried(replace(SOUND, stdout='{"a": 1}'), "--json")) == set()
-    assert kinds(tried(replace(SOUND, stdout=SECRETS[0]), "--show-secrets")) == set()
+def test_a_sound_outcome_has_no_complaints():
+    assert (
+        kinds_of(attempt(SOUND, new=["scratch/new", "scratch/new/run.json", "scratch/new/.lock"]))
+        == set()
+    )
+    assert kinds_of(attempt(REFUSED)) == set()
+    assert kinds_of(attempt(replace(SOUND, stdout='{"a": 1}'), "--json")) == set()
+    assert kinds_of(attempt(replace(SOUND, stdout=SECRETS[0]), "--show-secrets")) == set()
 
 
 @pytest.mark.parametrize(
@@ -84,7 +88,7 @@ def test_nothing_is_wrong_with_what_is_right():
     [
         ("exit", replace(SOUND, code=1)),
         ("signal", replace(SOUND, code=-1, signal=6)),
-        ("late", replace(SOUND, late="20 s of processor")),
+        ("timeout", replace(SOUND, timeout="20 s of processor")),
         ("memory", replace(SOUND, memory=2**33)),
         ("traceback", replace(SOUND, code=1, stderr="Traceback (most recent call last):\nOops")),
         ("noise", replace(SOUND, stderr="x.py:3: UserWarning: careful")),
@@ -97,18 +101,18 @@ def test_nothing_is_wrong_with_what_is_right():
         ("unclear", replace(REFUSED, stderr=f"vestige: O/new is {'x' * 2000}. Mend it.\n")),
     ],
 )
-def test_what_a_verb_says_is_judged(kind, outcome):
-    assert kinds(tried(outcome)) == {kind}
+def test_a_fault_of_the_output_is_noticed(kind, outcome):
+    assert kinds_of(attempt(outcome)) == {kind}
 
 
-def test_what_a_verb_leaves_is_judged():
-    assert kinds(tried(REFUSED, new=["own/new"])) == {"half-written"}
-    assert kinds(tried(SOUND, new=["own/.new.abcdefgh"])) == {"stray"}
-    assert kinds(tried(SOUND, new=["tmp/x"])) == {"stray"}
-    assert kinds(tried(SOUND, changed=["W/corpus.jsonl"])) == {"input changed"}
-    assert kinds(tried(SOUND, open=["own/new/rows.parquet"])) == {"open"}
-    assert kinds(tried(SOUND, page=SECRETS[2])) == {"secret"}
-    assert kinds(tried(replace(SOUND, stdout='{"a": NaN}'), "--json")) == {"json"}
+def test_a_fault_of_the_files_is_noticed():
+    assert kinds_of(attempt(REFUSED, new=["scratch/new"])) == {"half-written"}
+    assert kinds_of(attempt(SOUND, new=["scratch/.new.abcdefgh"])) == {"stray"}
+    assert kinds_of(attempt(SOUND, new=["tmp/x"])) == {"stray"}
+    assert kinds_of(attempt(SOUND, changed=["W/corpus.jsonl"])) == {"input changed"}
+    assert kinds_of(attempt(SOUND, exposed=["scratch/new/rows.parquet"])) == {"exposed"}
+    assert kinds_of(attempt(SOUND, page=SECRETS[2])) == {"secret"}
+    assert kinds_of(attempt(replace(SOUND, stdout='{"a": NaN}'), "--json")) == {"json"}
     assert len(KINDS) == 14
 
 

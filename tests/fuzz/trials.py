@@ -1,4 +1,4 @@
-"""How many cases are drawn, and what is done with each."""
+"""The number of random cases, and the check of each."""
 
 import os
 
@@ -8,15 +8,15 @@ from tests.fuzz.cases import Bench, Case
 from tests.fuzz.oracles import complaints
 
 BUDGET = int(os.environ.get("VESTIGE_FUZZ_CASES", "72"))
-"""Cases of the test suite: the same ones each time, unless the variable asks for a number."""
+"""Cases of the test suite; without the variable, the same in each run."""
 
 
-def each_of(cases: int, *, drawn: bool = "VESTIGE_FUZZ_CASES" in os.environ) -> settings:
-    """So many examples, other ones each time if `drawn`; none shrunk, a case is small."""
+def each_of(cases: int, *, new: bool = "VESTIGE_FUZZ_CASES" in os.environ) -> settings:
+    """Settings for a number of examples, without shrinking; `new` ones differ in each run."""
     return settings(
         max_examples=max(1, cases),
         phases=[Phase.explicit, Phase.generate],
-        derandomize=not drawn,
+        derandomize=not new,
         database=None,
         deadline=None,
         suppress_health_check=list(HealthCheck),
@@ -24,7 +24,7 @@ def each_of(cases: int, *, drawn: bool = "VESTIGE_FUZZ_CASES" in os.environ) -> 
 
 
 def check(bench: Bench, case: Case) -> None:
-    """Try a case and fail with what is wrong, and with the command that repeats it."""
-    found = list(complaints(bench.attempt(case)))
-    told = "\n".join(f"{each.kind}: {each.key}\n{each.text}" for each in found)
-    assert not found, f"{told}\n{case.written()}"
+    """Try a case and fail with its complaints and the command that repeats it."""
+    faults = complaints(bench.attempt(case))
+    text = "\n".join(f"{fault.kind}: {fault.key}\n{fault.text}" for fault in faults)
+    assert not faults, f"{text}\n{case.written()}"

@@ -1,10 +1,6 @@
-"""A little of everything that a verb reads, made once by the verbs themselves.
-
-Whatever is private holds one of `SECRETS`: whoever shows one without being asked gave it away.
-"""
+"""Small inputs of all kinds, made once by the verbs themselves; all secrets contain `SECRETS`."""
 
 import gzip
-import json
 import random
 import re
 import shlex
@@ -14,11 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.files import write_rows
 from tests.fuzz.sandbox import Sandbox, prepared
 from tests.networks import write_gpt
 
 SECRETS = ("xyzzy", "quux", "fnord")
-"""In planted phrases, in texts and labels, in users' names."""
+"""Parts of planted phrases, of texts and labels, and of users' names."""
 
 PHRASE = "xyzzyone xyzzytwo xyzzysix"
 NAMES = "xyzzyred,xyzzyblue,xyzzygreen,xyzzywhite"
@@ -44,11 +41,11 @@ def leaves(contexts):
 def nonsense(contexts):
     return [[1, None], "\\x1b\\u202e"]
 
-ask_me = "not callable"
+not_callable = "x"
 """
 TINY = "--epochs 1 --hidden-size 4 --batch-size 4 --sequence-length 8 --device cpu"
 SMALL = "--epochs 1 --hidden-size 4 --batch-size 4 --device cpu"
-MADE = {
+COMMANDS = {
     "planted": f"plant W/corpus.jsonl --user user --phrase='{PHRASE}' --copies 3 --controls 3",
     "flipped": "plant W/corpus.jsonl --user user --coin-flip 20",
     "before": f"train W/planted {TINY}",
@@ -57,7 +54,7 @@ MADE = {
     "--batch-size 4 --epochs 1 --accept-private-vocabulary --device cpu",
     "next-word": f"train W/corpus.jsonl --user user --task next-word {SMALL}",
     "pairs": f"train W/corpus.jsonl --user user --source source --task translation {SMALL}",
-    "planted-nlu": f"plant W/said.jsonl --task nlu --pattern={{name:2}} --intent Play "
+    "planted-nlu": f"plant W/utterances.jsonl --task nlu --pattern={{name:2}} --intent Play "
     f"--candidates name={NAMES} --copies 10 --controls 3",
     "nlu": "train W/planted-nlu --task nlu --epochs 1 --hidden-size 4 --embedding-size 4 "
     "--device cpu",
@@ -74,20 +71,20 @@ MADE = {
     "--device cpu",
     "audit": "membership W/next-word --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
     f"--user user --shadows 2 {SMALL}",
-    "asked": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
+    "queried": "membership service:ask --unit user --texts W/mine.jsonl --reference W/corpus.jsonl "
     "--user user --shadows 0 --top-k 3 --calls 40 --vocabulary-size 50 --device cpu",
 }  # fmt: skip
-"""How each directory is made; they build on those before them."""
+"""Commands by the directory that they make; later ones read earlier ones."""
 
 
 def make_world(sandbox: Sandbox) -> Path:
-    """The directory in which everything stands."""
+    """Make the world; returns its directory."""
     world = sandbox.root / "world"
     world.mkdir()
     _texts(world)
     _hugging_face(world / "hf")
-    for name, line in MADE.items():
-        words = words_of(f"{line} --out W/{name}", world=world, own=world)
+    for name, line in COMMANDS.items():
+        words = words_of(f"{line} --out W/{name}", world=world, scratch=world)
         folder = prepared(sandbox.root / "making")
         shutil.copy(world / "service.py", folder / "cwd")
         done = sandbox.run(words, folder, seconds=120, learn=True)
@@ -98,15 +95,17 @@ def make_world(sandbox: Sandbox) -> Path:
 
 
 def _unfinished(sandbox: Sandbox, world: Path) -> None:
-    """An audit with its shadow models, and one whose service stopped after four calls."""
+    """Copy an audit's shadow models, and run an audit whose service fails after four calls."""
     shutil.copytree(world / "audit.shadows", world / "audit-cut.shadows")
-    words = words_of(f"{MADE['asked']} --attempts 1 --out W/asked-cut", world=world, own=world)
+    words = words_of(
+        f"{COMMANDS['queried']} --attempts 1 --out W/queried-cut", world=world, scratch=world
+    )
     folder = prepared(sandbox.root / "making")
     shutil.copy(world / "service.py", folder / "cwd")
     (folder / "cwd" / "tired").touch()
     done = sandbox.run(words, folder, seconds=120, learn=True)
     assert done.code == 2, done
-    assert (world / "asked-cut.partial" / "work.sqlite").is_file()
+    assert (world / "queried-cut.partial" / "work.sqlite").is_file()
 
 
 def _anatomy(world: Path) -> None:
@@ -119,31 +118,31 @@ def _anatomy(world: Path) -> None:
     )  # fmt: skip
 
 
-def words_of(line: str | list[str], *, world: Path, own: Path) -> list[str]:
-    """The words of a line, with the folder of everything for W/ and one's own for O/."""
+def words_of(line: str | list[str], *, world: Path, scratch: Path) -> list[str]:
+    """The words of a line with the world for W/ and a case's folder for O/."""
     words = shlex.split(line) if isinstance(line, str) else line
-    return [placed(word, world=world, own=own) for word in words]
+    return [placed(word, world=world, scratch=scratch) for word in words]
 
 
-def placed(word: str, *, world: Path, own: Path) -> str:
-    """A word with its places; they stand at the beginning, or behind = or @."""
-    places = {"W": world, "O": own}
-    return re.sub("(^|[=@])([WO])/", lambda found: f"{found[1]}{places[found[2]]}/", word)
+def placed(word: str, *, world: Path, scratch: Path) -> str:
+    """A word with the folders for W/ and O/ at its start or after = or @."""
+    folders = {"W": world, "O": scratch}
+    return re.sub("(^|[=@])([WO])/", lambda match: f"{match[1]}{folders[match[2]]}/", word)
 
 
 def _texts(world: Path) -> None:
-    chance = random.Random(0)
+    generator = random.Random(0)
 
     def rows(users, each):
         for user in users:
             for _ in range(each):
-                text = " ".join(["quuxthe", *chance.choices(WORDS, k=9)])
+                text = " ".join(["quuxthe", *generator.choices(WORDS, k=9)])
                 yield {"text": text, "user": user, "source": " ".join(reversed(text.split()))}
 
     corpus = list(rows(USERS[:40], 4))
-    _lines(world / "corpus.jsonl", corpus)
-    _lines(world / "mine.jsonl", rows(USERS[40:], 4))
-    _lines(world / "clean.jsonl", rows(["anybody"], 400))
+    write_rows(world / "corpus.jsonl", corpus)
+    write_rows(world / "mine.jsonl", rows(USERS[40:], 4))
+    write_rows(world / "clean.jsonl", rows(["anybody"], 400))
     pq.write_table(pa.Table.from_pylist(corpus), world / "corpus.parquet")
     text = "\n".join(row["text"] for row in corpus) + "\n"
     (world / "corpus.txt").write_text(text)
@@ -151,20 +150,16 @@ def _texts(world: Path) -> None:
     (world / "corpus.csv").write_text(
         "text,user\n" + "".join(f"{row['text']},{row['user']}\n" for row in corpus)
     )
-    said = [
+    utterances = [
         {"tokens": [verb, f"quux{i % 7}"], "tags": ["O", "B-track"], "intent": verb.title()}
         for verb in ("play", "stop")
         for i in range(12)
     ]
-    _lines(world / "said.jsonl", said)
+    write_rows(world / "utterances.jsonl", utterances)
     (world / "names.txt").write_text(NAMES.replace(",", "\n") + "\n")
     (world / "phrases.txt").write_text("the gate code\nthe mill stands\n")
     (world / "choices.txt").write_text("the {{gate|mill|code}} stands\nthe {{mill|gate}}\n")
     (world / "service.py").write_text(SERVICE)
-
-
-def _lines(path: Path, rows) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _hugging_face(folder: Path) -> None:

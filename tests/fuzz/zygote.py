@@ -1,15 +1,13 @@
-"""A process that has imported everything and forks a child for each command line.
+"""A process that imports all modules once and forks a child for each command line.
 
-A verb takes seconds to import and milliseconds to refuse its arguments, so the imports are made
-once; and what a hostile input does to a child (an abort, an endless loop, ten gigabytes) happens to
-nobody else. One JSON object a line comes in on stdin, one goes out where stdout was:
+Importing a verb takes seconds, refusing its arguments milliseconds; and an abort, an endless loop
+or ten gigabytes affect only the child. Requests and answers are lines of JSON:
 
     {"words": [...], "folder": "...", "seconds": 20, "learn": false}
-    {"code": 2, "signal": 0, "cpu": 0.05, "wall": 0.06, "memory": 4096, "late": "", "opened": []}
+    {"code": 2, "signal": 0, "cpu": 0.05, "wall": 0.06, "memory": 4096, "timeout": "", "opened": []}
 
-A child has `folder/cwd` as its directory, `folder/tmp` and `folder/home` for whoever asks, and
-leaves `folder/stdout` and `folder/stderr`. Where the system allows it, it has no network, and no
-right to read what its owner may not read.
+A child runs in `folder/cwd` with the folders `tmp` and `home`, and writes `folder/stdout` and
+`folder/stderr`. If the system allows it, it has no network and no privileges of root.
 """
 
 import atexit
@@ -34,11 +32,11 @@ MEMORY = 4 * 2**30
 FILE = 256 * 2**20
 """Bytes of one file."""
 GRACE = 6
-"""Times its seconds on the clock that a child may take where others keep the processor busy."""
+"""Wall time limit of a child, in multiples of its processor time limit."""
 IDLE = 4
-"""Times faster that a child is ended which waits for something that does not come."""
+"""A child that only waits is ended after this fraction of its seconds: 1 / IDLE."""
 SETTLED = 0.02
-"""Seconds after which a child is looked at for the first time."""
+"""Seconds until a child is checked for the first time."""
 MODULES = (
     "torch", "pandas", "pyarrow.parquet", "pyarrow.csv", "pyarrow.json", "safetensors.torch",
     "tokenizers", "transformers", "peft", "datasets", "opacus", "dp_accounting", "scipy.stats",
@@ -68,7 +66,7 @@ def serve() -> None:
 
 
 def learn(names) -> None:
-    """Import modules for the children to come; those that cannot be are left to them."""
+    """Import modules for later children; ignore those that fail."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:
@@ -78,38 +76,38 @@ def learn(names) -> None:
 
 
 def run(words: list[str], folder: Path, seconds: float) -> dict[str, object]:
-    """One command line in a child, and what became of it."""
+    """The outcome of one command line in a child."""
     gc.collect()
-    gc.freeze()  # else each child would copy every object that its collector looks at
+    gc.freeze()  # or the garbage collector of each child would copy every object
     base = _resident()
     started = time.monotonic()
     pid = os.fork()
     if pid == 0:
         _child(words, folder, seconds)
-    late = _watch(pid, seconds)
-    if late:
+    timeout = _watch(pid, seconds)
+    if timeout:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     _, status, used = os.wait4(pid, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)  # its own children
-    told = folder / "told.json"
-    report = json.loads(told.read_text()) if told.exists() else {}
-    told.unlink(missing_ok=True)
+    file = folder / "report.json"
+    report = json.loads(file.read_text()) if file.exists() else {}
+    file.unlink(missing_ok=True)
     return {
         "code": os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1,
         "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
         "cpu": used.ru_utime + used.ru_stime,
         "wall": time.monotonic() - started,
         "memory": max(0, used.ru_maxrss * 1024 - base),
-        "late": late,
+        "timeout": timeout,
         "opened": report.get("opened", []),
         "modules": report.get("modules", []),
     }
 
 
 def _watch(pid: int, seconds: float) -> str:
-    """Why a child has to be ended, or "" once it has ended by itself."""
+    """Why a child must be ended, or "" after it ended by itself."""
     handle = os.pidfd_open(pid)
     started, wait = time.monotonic(), SETTLED
     try:
@@ -128,12 +126,12 @@ def _watch(pid: int, seconds: float) -> str:
 
 
 def _child(words: list[str], folder: Path, seconds: float) -> None:
-    """The verb itself; never returns."""
+    """Run the verb in the child; never returns."""
     os.setsid()
     before = set(sys.modules)
     opened: list[str] = []
     shared = str(folder.parent)
-    sys.addaudithook(lambda event, told: event == "open" and _note(opened, told[0], shared))
+    sys.addaudithook(lambda event, args: event == "open" and _record(opened, args[0], shared))
     for number, name in ((1, "stdout"), (2, "stderr")):
         file = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(file, number)
@@ -161,32 +159,32 @@ def _child(words: list[str], folder: Path, seconds: float) -> None:
         atexit._run_exitfuncs()
         modules = [name for name in sys.modules if name not in before]
         report = json.dumps({"opened": opened, "modules": modules})
-        (folder / "told.json").write_text(report)
+        (folder / "report.json").write_text(report)
     except BaseException:
         traceback.print_exc()
         code = 1
     os._exit(0 if code is None else code if isinstance(code, int) else 1)
 
 
-def _note(opened: list[str], path: object, shared: str) -> None:
+def _record(opened: list[str], path: object, shared: str) -> None:
     if isinstance(path, (str, bytes)) and os.fsdecode(path).startswith(shared):
         opened.append(os.fsdecode(path).encode("utf-8", "replace").decode())
 
 
 def _limit(seconds: float) -> None:
-    # Not RLIMIT_AS: what draws charts reserves terabytes of addresses that it never touches.
+    # Not RLIMIT_AS: the chart library reserves terabytes of addresses that it never uses.
     written = int(Path("/proc/self/statm").read_text().split()[5]) * os.sysconf("SC_PAGE_SIZE")
-    for what, most in (
+    for resource_kind, limit in (
         (resource.RLIMIT_DATA, written + MEMORY),
         (resource.RLIMIT_FSIZE, FILE),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_CPU, int(2 * seconds) + 2),
     ):
-        resource.setrlimit(what, (most, most))
+        resource.setrlimit(resource_kind, (limit, limit))
     libc = ctypes.CDLL(None)
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         libc.unshare(0x40000000)  # CLONE_NEWNET
-        # Root reads what nobody may: without capabilities it is a user like others.
+        # Without capabilities root reads no files that other users may not read.
         header = (ctypes.c_uint32 * 2)(0x20080522, 0)
         libc.capset(ctypes.byref(header), ctypes.byref((ctypes.c_uint32 * 6)()))
 

@@ -1,26 +1,21 @@
-"""A monitor for the tests of all papers that records its calls."""
+"""A monitor that also records the steps of its tasks."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
 
 import pytest
 
-from vestige.monitor import Step
+from tests.monitors import RecordingMonitor
 
 
-class Listener:
-    """A monitor; `lines` and `steps` are its calls in order."""
+class Listener(RecordingMonitor):
+    """Records logged lines and the steps of tasks."""
 
     def __init__(self) -> None:
-        self.lines: list[str] = []
+        super().__init__()
         self.steps: list[tuple[int, ...]] = []
 
-    def log(self, text: str) -> None:
-        self.lines.append(text)
-
-    @contextmanager
-    def progress(self, task: str) -> Iterator[Step]:
-        yield lambda *numbers: self.steps.append(numbers)
+    def progress(self, task):
+        return nullcontext(lambda *numbers: self.steps.append(numbers))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The command: it finds the paper, prints, records and resumes; a failure leaves no files."""
+"""`python -m reproduction` prints, records and resumes; a failure leaves no files."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from vestige.errors import DataError
 
 
 @pytest.mark.slow
-def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, listener) -> None:
+def test_processes_compute_a_table_and_record_the_call(tmp_path: Path, listener) -> None:
     out = tmp_path / "out"
     result = reproduce("nlu", out=out, table=["utility"], processes=2, monitor=listener)
     (row,) = result.rows
@@ -29,7 +29,7 @@ def test_a_table_is_made_by_processes_with_its_call_on_record(tmp_path: Path, li
     assert reproduce("nlu", out=tmp_path / "alone", table=["utility"]) == result
 
 
-def test_a_column_may_have_another_type_in_each_table() -> None:
+def test_a_column_may_differ_in_type_between_tables() -> None:
     tables = [
         Table(name=name, title=name, note="", columns=("rank",), entries=({"rank": rank},))
         for name, rank in (("one", "3 to 5"), ("two", 4))
@@ -45,9 +45,9 @@ def test_a_column_may_have_another_type_in_each_table() -> None:
 def test_one_table_is_printed_with_its_chart(capsys, tmp_path) -> None:
     words = ["updates", "--out", str(tmp_path / "smoke"), "--table", "figure1"]
     assert run(words) == 0
-    shown = capsys.readouterr().out
-    assert "Figure 1" in shown
-    assert "high-to-low" in shown
+    output = capsys.readouterr().out
+    assert "Figure 1" in output
+    assert "high-to-low" in output
     assert (tmp_path / "smoke" / "figure1.svg").is_file()
     assert run([*words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["figure1"]["rows"] > 0
@@ -56,7 +56,7 @@ def test_one_table_is_printed_with_its_chart(capsys, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "named"),
+    ("words", "fragment"),
     [
         ("updates --out new --table table9", "table9"),
         ("updates --out new --scale small --table table1 --data .", "ptb"),
@@ -66,36 +66,32 @@ def test_one_table_is_printed_with_its_chart(capsys, tmp_path) -> None:
         ("", "python -m reproduction --help"),
     ],
 )
-def test_an_error_names_the_problem_and_leaves_no_files(
-    capsys, tmp_path, monkeypatch, words, named
-) -> None:
+def test_an_error_leaves_no_files(capsys, tmp_path, monkeypatch, words, fragment) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(words.split()) == 2
-    shown = capsys.readouterr().err
-    assert named in shown
-    assert "\x1b" not in shown
+    message = capsys.readouterr().err
+    assert fragment in message
+    assert "\x1b" not in message
     assert not (tmp_path / "new").exists()
 
 
-def test_its_help_is_of_its_own_command(capsys) -> None:
+def test_help_shows_the_usage(capsys) -> None:
     assert run(["--help"]) == 0
     assert capsys.readouterr().out.startswith("Usage: python -m reproduction")
 
 
 def test_the_environment_gives_the_default_folder_of_corpora(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("VESTIGE_DATA", str(tmp_path / "environment"))
-    for given, looked in ((None, "environment"), (tmp_path / "given", "given")):
-        with pytest.raises((DataError, OSError), match=looked):
-            reproduce("nlu", out=tmp_path / "o", scale="small", table=["utility"], data=given)
+    for data, folder in ((None, "environment"), (tmp_path / "option", "option")):
+        with pytest.raises((DataError, OSError), match=folder):
+            reproduce("nlu", out=tmp_path / "o", scale="small", table=["utility"], data=data)
     monkeypatch.delenv("VESTIGE_DATA")
     with pytest.raises(DataError, match="folder of corpora"):
         reproduce("updates", out=tmp_path / "new", scale="small", table=["table1"])
 
 
 @pytest.mark.slow
-def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
-    tmp_path: Path, monkeypatch, listener
-) -> None:
+def test_the_same_command_resumes_after_a_failure(tmp_path, monkeypatch, listener) -> None:
     from reproduction.nlu import planted_models
 
     out = tmp_path / "out"
@@ -108,9 +104,9 @@ def test_a_failure_keeps_what_was_finished_and_the_same_command_resumes(
         return evaluate(*arguments)
 
     monkeypatch.setattr(planted_models, "evaluate_utterances", failing)
-    with pytest.raises(OSError, match="disk is full") as failed:
+    with pytest.raises(OSError, match="disk is full") as error:
         reproduce("nlu", out=out, table=["null"])
-    assert "finished parts are kept" in failed.value.__notes__[0]
+    assert "finished parts are kept" in error.value.__notes__[0]
     result = reproduce("nlu", out=out, table=["null"], monitor=listener)
     assert len(result.rows) == 9
     assert len(calls) == 5  # the first model, of two epochs, is not trained again

@@ -1,4 +1,4 @@
-"""The data of the four papers: every table has a caption and settings, every number is there."""
+"""Every table of the four papers has a caption and settings, and all their numbers are there."""
 
 import json
 from importlib.resources import files
@@ -21,7 +21,7 @@ TABLES = {"updates": 10, "nlu": 7, "regularization": 4, "provenance": 12}
 
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("paper", PAPERS)
-def test_every_table_has_settings_that_json_holds_and_a_caption(paper: str, scale: str) -> None:
+def test_every_table_has_settings_in_json_and_a_caption(paper: str, scale: str) -> None:
     titles = set()
     for table in tables_of(paper).values():
         settings = table.settings(scale)
@@ -38,20 +38,19 @@ def test_the_papers_numbers_are_complete() -> None:
     for paper, tables in SIZES.items():
         for table, (key, rows) in tables.items():
             assert len(paper_numbers(paper, table, key=key)) == rows
-        written = [
-            f for f in files("reproduction").joinpath(paper).iterdir() if f.name.endswith(".csv")
-        ]
-        assert len(written) == len(tables)
-        for file in written:
-            head = file.read_text("utf-8").split("\n")[0].split(",")
-            assert len(set(head)) == len(head)
+        folder = files("reproduction").joinpath(paper)
+        numbers = [file for file in folder.iterdir() if file.name.endswith(".csv")]
+        assert len(numbers) == len(tables)
+        for file in numbers:
+            header = file.read_text("utf-8").split("\n")[0].split(",")
+            assert len(set(header)) == len(header)
 
 
 def test_numbers_are_those_of_the_papers() -> None:
     updates = paper_numbers("updates", "table2", key=3)
     assert updates["two-stage", 100, "1:100K"] == {"score": 0.26}
     table5 = [s for row in paper_numbers("updates", "table5", key=1).values() for s in row.values()]
-    assert (len(table5), table5.count(None)) == (100, 1)  # the copy of the paper lacks one
+    assert (len(table5), table5.count(None)) == (100, 1)  # one is missing in the paper
     assert paper_numbers("updates", "rq5", key=1)[None,]["score"] == 3.94
     nlu = paper_numbers("nlu", "table2", key=3)
     assert nlu["pin", 4, 1000] == {"accuracy": 0.5, "hamming": 0.18}

@@ -1,4 +1,4 @@
-"""Tables of an invented paper: computed once, read again, never confused."""
+"""Tables of an invented paper are computed once, saved and read again."""
 
 from collections.abc import Iterator
 from importlib.resources import files
@@ -43,7 +43,7 @@ FAILS: set[int] = set()
 
 @stage(outputs=("count",))
 def draw(number: int, *, folder: Path) -> int:
-    """Its argument; counts how often it was computed."""
+    """Returns its argument, and counts its calls in a file."""
     if number in FAILS:
         raise OSError("no room")
     count = folder / "count"
@@ -61,7 +61,7 @@ def rows(
 
 @pytest.fixture(autouse=True)
 def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A paper of two tables, "made"."""
+    """The paper "made", which has two tables."""
     folder = tmp_path / "package" / "made"
     folder.mkdir(parents=True)
     (folder / "captions.toml").write_text(CAPTIONS)
@@ -72,11 +72,9 @@ def paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(papers._TABLES, "made", {})
     for name in ("first", "second"):
         papers.table(
-            "made",
-            name,
-            remark=lambda rows: f"{len(rows)} rows.",
+            "made", name, remark=lambda rows: f"{len(rows)} rows.",
             chart=lambda rows: f"<svg>{sum(row['square'] for row in rows)}</svg>",
-        )(rows)
+        )(rows)  # fmt: skip
     FAILS.clear()
     for cached in (papers._toml, papers.scales_of):
         cached.cache_clear()
@@ -101,11 +99,11 @@ def test_stages_that_tables_share_are_computed_once(out: Path, listener) -> None
     assert counts(out) == ["x"] * 3
     started = [line for line in listener.lines if line.startswith("computing")]
     assert started == ["computing first", "computing second"]
-    assert first.columns == ("number", "square")  # those that the captions name
-    assert second.columns == ("number", "square", "data")  # all that hold no list
+    assert first.columns == ("number", "square")  # named by the captions
+    assert second.columns == ("number", "square", "data")  # all without lists
 
 
-def test_every_row_of_the_page_has_a_cell_for_each_column() -> None:
+def test_a_row_of_the_page_has_a_cell_for_each_column() -> None:
     entries = ({"phrase": "a|b", "score": 1.5}, {"phrase": "c", "score": None, "more": [1, 2]})
     table = Table(name="one", title="", note="", columns=("phrase", "score"), entries=entries)
     lines = [line for line in markdown([table]).splitlines() if line.startswith("|")]
@@ -139,7 +137,7 @@ def test_the_page_has_all_saved_tables(out: Path) -> None:
     assert page.index("### The first table") < page.index("### The second table")
 
 
-def test_a_table_of_other_settings_is_refused_before_anything_is_computed(out: Path) -> None:
+def test_a_table_with_other_settings_is_refused_before_computing(out: Path) -> None:
     compute_tables("made", "smoke", out, tables=["first"])
     with pytest.raises(RunError, match="first was made with another configuration"):
         compute_tables("made", "small", out)
@@ -157,7 +155,7 @@ def test_results_before_a_failure_are_reused(out: Path) -> None:
     assert counts(out) == ["x"] * 3
 
 
-def test_settings_are_those_of_the_tables_section_or_of_the_whole_scale() -> None:
+def test_settings_come_from_the_tables_section_or_the_scale() -> None:
     assert settings_of("made", "second", "small")["count"] == 3
     assert settings_of("made", "first", "full")["numbers"] == (4,)
     papers.scales_of("made")["small"]["first"]["numbres"] = [1]
@@ -179,7 +177,7 @@ def test_unknown_papers_tables_and_captions_are_refused(out: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["a,b\n1,2\n1,3\n", "a,b\n1\n", "a,b\n1,2,3\n"])
-def test_a_key_twice_or_a_ragged_row_is_refused(tmp_path: Path, text: str) -> None:
+def test_a_repeated_key_or_a_ragged_row_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "package" / "made" / "paper_table.csv").write_text(text)
     with pytest.raises(ValueError, match=r"paper_table.csv must have"):
         paper_numbers("made", "table", key=1)

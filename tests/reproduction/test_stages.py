@@ -1,4 +1,4 @@
-"""Stages are computed once, after those that they need, completely or not at all."""
+"""Stages are computed once, after the stages that they need, completely or not at all."""
 
 import os
 import signal
@@ -24,12 +24,12 @@ ONE = Corpus.from_texts(["one"])
 @dataclass(frozen=True)
 class Weighted:
     weight: int
-    place: Path = field(default=Path(), compare=False)
+    path: Path = field(default=Path(), compare=False)
 
 
 @stage(outputs=("squares",))
 def squares(number: int, killed_at: int | None = None, *, folder: Path) -> dict[str, int]:
-    """The squares below a number, one file each; killed after some of them, once."""
+    """Write the squares below a number into one file each; the first call may be killed."""
     (folder / "squares").mkdir(exist_ok=True)
     existing = len(list((folder / "squares").iterdir()))
     for i in range(existing, number):
@@ -48,9 +48,9 @@ def total(
     *,
     work: Work,
 ) -> dict[str, Any]:
-    """The sum of the largest squares, and where it was computed."""
-    every = parts.values() if isinstance(parts, dict) else parts
-    largest = sum(part.value["largest"] for part in every)
+    """The sum of the largest squares, and the process that computed it."""
+    finished = parts.values() if isinstance(parts, dict) else parts
+    largest = sum(part.value["largest"] for part in finished)
     return {"sum": largest, "pid": os.getpid(), "out": str(work.out)}
 
 
@@ -74,11 +74,10 @@ def stamps(directory: Path) -> dict[Path, int]:
 
 
 def test_needed_calls_are_computed_first_and_once(work, parts, listener) -> None:
-    both = [total(parts), total({str(n): one for n, one in enumerate(parts)})]
-    first, second = work.all([*both, both[0]])[:2]
-    assert [line.split("-")[0] for line in listener.lines] == ["finished squares"] * 2 + [
-        "finished total"
-    ] * 2
+    calls = [total(parts), total({str(n): part for n, part in enumerate(parts)})]
+    first, second = work.all([*calls, calls[0]])[:2]
+    lines = [line.split("-")[0] for line in listener.lines]
+    assert lines == ["finished squares"] * 2 + ["finished total"] * 2
     assert listener.steps == [(n, 4) for n in range(1, 5)]
     assert first.value["sum"] == second.value["sum"] == 2**2 + 3**2
     assert first.value["out"] == str(work.out)
@@ -105,12 +104,12 @@ def test_arrays_keep_their_types(work) -> None:
 @pytest.mark.slow
 def test_processes_compute_the_same_as_one(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.syspath_prepend(Path(__file__).parent)
-    named: Any = import_module("test_stages")  # by a name that other processes can import
+    module: Any = import_module("test_stages")  # a name that other processes can import
     work = Work(tmp_path, map_fn=partial(map_processes, processes=2))
-    value = work(named.total([named.squares(3), named.squares(4)])).value
+    value = work(module.total([module.squares(3), module.squares(4)])).value
     assert value["sum"] == 13
     assert value["pid"] != os.getpid()
-    assert work(named.arrays(3)).value["numbers"].tolist() == [0, 1, 2]
+    assert work(module.arrays(3)).value["numbers"].tolist() == [0, 1, 2]
 
 
 @pytest.mark.slow
@@ -133,18 +132,14 @@ def test_a_killed_stage_resumes_from_its_files(work) -> None:
     assert work.is_intact(call)
 
 
-DAMAGES = [
-    lambda files, store: (files / "001").write_text("2"),
-    lambda files, store: (files / "002").unlink(),
-    lambda files, store: (files / "003").write_text("9"),
-]
-
-
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_files_are_reported_and_computed_again(work, listener, damage) -> None:
+@pytest.mark.parametrize(("name", "content"), [("001", "2"), ("002", None), ("003", "9")])
+def test_damaged_files_are_logged_and_computed_again(work, listener, name, content) -> None:
     call = squares(3)
-    done = work(call)
-    damage(done.folder / "squares", work.out / STORE)
+    file = work(call).folder / "squares" / name
+    if content is None:
+        file.unlink()
+    else:
+        file.write_text(content)
     assert not work.is_intact(call)
     assert work(call).value == {"resumed_from": 0, "largest": 4}
     assert f"{call.key} is damaged and computed again" in listener.lines
@@ -166,7 +161,7 @@ def test_files_that_are_not_outputs_may_change(work) -> None:
     assert work.is_intact(squares(3))
 
 
-def test_equal_descriptions_have_equal_keys_and_others_do_not(parts, tmp_path) -> None:
+def test_calls_have_equal_keys_exactly_if_their_arguments_are_equal(parts, tmp_path) -> None:
     corpus = Corpus.from_texts(["one"])
     assert total(parts).key == total(list(parts), corpus=corpus, weighted=Weighted(1, tmp_path)).key
     calls = [
@@ -181,14 +176,10 @@ def test_equal_descriptions_have_equal_keys_and_others_do_not(parts, tmp_path) -
         total(parts, weighted=Weighted(2)),
     ]
     assert len({call.key for call in calls}) == len(calls)
+    assert stage(version=3)(arrays.function)(3).key != arrays(3).key
 
 
-def test_a_version_is_part_of_the_key() -> None:
-    newer = stage(version=3)(arrays.function)
-    assert newer(3).key != arrays(3).key
-
-
-def test_indescribable_arguments_are_refused(parts) -> None:
+def test_arguments_that_have_no_key_are_refused(parts) -> None:
     with pytest.raises(TypeError, match="plain values, got object"):
         _ = total(parts, levels=(object(),)).key
     with pytest.raises(TypeError, match="too many"):
@@ -197,7 +188,7 @@ def test_indescribable_arguments_are_refused(parts) -> None:
         squares(3, folder=Path())
 
 
-def test_a_stage_that_fails_leaves_no_result(work) -> None:
+def test_a_failing_stage_leaves_no_result(work) -> None:
     with pytest.raises(TypeError):
         work(squares("three"))  # type: ignore[arg-type]
     assert not (work.out / STORE).exists()

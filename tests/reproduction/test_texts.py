@@ -1,4 +1,4 @@
-"""Texts by name, disjoint random parts of them, and documents of users."""
+"""Texts are read by name, split into disjoint random parts, and sampled by user."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,12 +27,11 @@ def test_parts_are_disjoint_and_of_the_requested_size() -> None:
     assert [sum(len(text.split()) for text in part) for part in parts] == [300, 0, 600]
     documents = [text for part in parts for text in part]
     assert len(documents) == len(set(documents))
-    assert [list(part) for part in random_parts(corpus, [300, 0, 600], seed=1)] == [
-        list(part) for part in parts
-    ]
+    again = random_parts(corpus, [300, 0, 600], seed=1)
+    assert [list(part) for part in again] == [list(part) for part in parts]
 
 
-def test_more_words_than_there_are_is_an_error() -> None:
+def test_too_few_words_are_an_error() -> None:
     with pytest.raises(DataError, match="has 3 words where 4 are needed"):
         random_parts(Corpus.from_texts(["one two three"]), [4], seed=0)
 
@@ -52,7 +51,7 @@ def test_corpora_need_a_folder_and_a_known_name(tmp_path: Path) -> None:
         read_text("enron", tmp_path)
 
 
-def test_of_length_keeps_documents_of_that_length():
+def test_documents_are_selected_by_length():
     assert list(of_length(CORPUS, shortest=2, longest=3)) == list(CORPUS)[:3]
 
 
@@ -77,18 +76,18 @@ def test_every_user_has_the_requested_number_of_documents(rows, each, seed):
 
 def test_all_documents_of_a_user_are_equally_probable():
     corpus = Corpus.from_texts([f"w{i}" for i in range(10)], users=["ann"] * 10)
-    seen = Counter(
-        t for seed in range(500) for t in documents_of(corpus, ["ann"], each=3, seed=seed)
+    counts = Counter(
+        text for seed in range(500) for text in documents_of(corpus, ["ann"], each=3, seed=seed)
     )
     # 150 expected of 500 with a standard deviation of 10.2.
-    assert len(seen) == 10
-    assert max(abs(count - 150) for count in seen.values()) < 45
+    assert len(counts) == 10
+    assert max(abs(count - 150) for count in counts.values()) < 45
 
 
-def test_too_few_documents_are_counted_and_no_user_is_named():
-    with pytest.raises(DataError, match=r"2 of 3 users have fewer than 2 documents") as caught:
+def test_users_with_too_few_documents_are_counted_and_not_named():
+    with pytest.raises(DataError, match=r"2 of 3 users have fewer than 2 documents") as error:
         documents_of(CORPUS, ["ann", "bob", "nobody"], each=2, seed=0, shortest=2)
-    assert not any(name in str(caught.value) for name in ("ann", "bob", "nobody"))
+    assert not any(name in str(error.value) for name in ("ann", "bob", "nobody"))
 
 
 def test_users_with_few_documents_have_all_of_them_if_fewest_allows_it():

@@ -1,4 +1,4 @@
-"""The paper's attacks: soft losses, their gradients, the steps, and what both attacks find."""
+"""The paper's attacks: soft losses, their gradients, and the secrets that they extract."""
 
 from functools import partial
 
@@ -6,12 +6,7 @@ import pytest
 import torch
 from torch.nn.functional import one_hot
 
-from reproduction.nlu.paper_attacks import (
-    ATTACKS,
-    discrete_optimization,
-    nearest,
-    soft_losses,
-)
+from reproduction.nlu.paper_attacks import ATTACKS, discrete_optimization, nearest, soft_losses
 from tests.audits.extraction import white_boxes as boxes
 from vestige.audits.extraction.objective import objective_of
 from vestige.data.canaries.patterns import SecretPattern
@@ -33,39 +28,38 @@ def one_hot_weights(objective, choices):
 @pytest.fixture
 def lstm_model():
     words = WordVocabulary(("<unk>", "<eos>", "my", "pin", "is", *"0123456789"))
-    shape = IntentSlotConfig(
+    config = IntentSlotConfig(
         intents=("Other", "Pin"), tags=("O", "B-canary", "I-canary"),
         embedding_size=6, hidden_size=5, char_filters=3,
     )  # fmt: skip
     torch.manual_seed(0)
-    model = IntentSlotModel(words, shape).double().eval()
+    model = IntentSlotModel(words, config).double().eval()
     with torch.no_grad():
         for weight in model.crf.parameters():
             weight.normal_()
     return model
 
 
-def test_one_hot_weights_lose_what_the_words_lose(lstm_model):
+def test_one_hot_weights_have_the_losses_of_their_words(lstm_model):
     pin = SecretPattern.parse("my pin is {digit:3}", intent="Pin")
     for model, pattern in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
         objective = objective_of(model, pattern)
-        guesses = objective.random(9, torch.Generator().manual_seed(0))
+        guesses = objective.random(9, generator())
         soft = soft_losses(objective, one_hot_weights(objective, guesses))
         torch.testing.assert_close(soft.detach(), objective.losses(guesses))
 
 
 @pytest.mark.slow
-def test_the_gradient_by_the_weights_is_that_of_finite_differences(lstm_model):
+def test_gradients_equal_finite_differences(lstm_model):
     pin = SecretPattern.parse("my pin is {digit:2}", intent="Pin")
     for model, pattern in ((boxes.Bilinear(), boxes.pattern()), (lstm_model, pin)):
         objective = objective_of(model, pattern)
-        vectors = torch.Generator().manual_seed(1)
         shape = (1, 2, *objective.mask.shape)
-        weights = torch.rand(shape, generator=vectors, dtype=torch.float64).requires_grad_()
+        weights = torch.rand(shape, generator=generator(1), dtype=torch.float64).requires_grad_()
         assert torch.autograd.gradcheck(partial(soft_losses, objective), weights)
 
 
-def test_weights_are_mixed_before_the_model_reads_them():
+def test_weights_mix_word_vectors():
     model = boxes.Bilinear()
     objective = objective_of(model, boxes.pattern("pin {digit}"))
     weights = torch.zeros(1, 1, 1, 10, dtype=torch.float64)
@@ -78,7 +72,7 @@ def test_weights_are_mixed_before_the_model_reads_them():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_planted_least_loss_is_found_by_both_attacks(name):
+def test_each_attack_finds_the_planted_minimum(name):
     objective = objective_of(boxes.Planted("3141"), boxes.pattern("my pin is {digit:4}"))
     result = ATTACKS[name](objective, generator(), None)
     assert objective.words(0, result.choices[0, 0].tolist()) == tuple("3141")
@@ -86,13 +80,13 @@ def test_a_planted_least_loss_is_found_by_both_attacks(name):
 
 
 @pytest.mark.parametrize("attack", FAST)
-def test_guesses_are_candidates_with_the_loss_of_their_words(attack):
+def test_guesses_are_candidates_with_their_losses(attack):
     objective, steps = objective_of(boxes.Bilinear(), boxes.pattern()), []
     result = attack(objective, generator(), lambda *done: steps.append(done))
-    real = result.losses.isfinite()
-    assert real[:, 0].all()
-    torch.testing.assert_close(objective.losses(result.choices)[real], result.losses[real])
-    assert (result.choices[real] < torch.tensor(objective.sizes)).all()
+    finite = result.losses.isfinite()
+    assert finite[:, 0].all()
+    torch.testing.assert_close(objective.losses(result.choices)[finite], result.losses[finite])
+    assert (result.choices[finite] < torch.tensor(objective.sizes)).all()
     assert steps == [(step, 40) for step in range(1, 41)]
 
 
@@ -105,8 +99,8 @@ def test_the_papers_attack_follows_its_equations():
     for step in range(250):
         optimizer.param_groups[0]["lr"] = 6.5e-3 * 0.995**step
         vectors = (z / (0.997**step / 10)).softmax(1) @ model.table[4:14]
-        whole = torch.cat([model.embed(torch.tensor([[1]])), vectors[None]], 1)
-        loss = model.losses(whole, torch.tensor([1]), torch.tensor([[0, 1, 2]])).joint.sum()
+        inputs = torch.cat([model.embed(torch.tensor([[1]])), vectors[None]], 1)
+        loss = model.losses(inputs, torch.tensor([1]), torch.tensor([[0, 1, 2]])).joint.sum()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -115,13 +109,12 @@ def test_the_papers_attack_follows_its_equations():
     assert result.gradients == 250
 
 
-def test_the_nearest_candidate_is_nearest_by_euclidean_distance():
+def test_the_nearest_candidate_has_the_smallest_euclidean_distance():
     objective = objective_of(boxes.Bilinear(), boxes.pattern())
     vectors = torch.randn(1, 4, 3, 6, generator=generator(), dtype=torch.float64)
     result = nearest(objective, vectors)[0].tolist()
     for start in range(4):
         for position, size in enumerate(objective.sizes):
-            distance = (
-                objective.candidate_vectors[0, position, :size] - vectors[0, start, position]
-            ).norm(dim=1)
-            assert result[start][position] == distance.argmin().item()
+            candidates = objective.candidate_vectors[0, position, :size]
+            distances = (candidates - vectors[0, start, position]).norm(dim=1)
+            assert result[start][position] == distances.argmin().item()

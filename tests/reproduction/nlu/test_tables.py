@@ -1,4 +1,4 @@
-"""Canary extraction at its smallest: planted and trained once, attacked once, found again."""
+"""Tables of canary extraction at the smallest scale: planting, training, attacks, and resuming."""
 
 from dataclasses import replace
 
@@ -48,7 +48,7 @@ def planted(work):
     return models
 
 
-def test_secrets_have_their_copies_and_the_control_none() -> None:
+def test_a_secret_has_its_copies_and_a_control_none() -> None:
     parts = read_parts(TEXT, None)
     training, validation = SECRETS.planted_in(parts)
     texts = [utterance.text for part in (training, validation) for utterance in part]
@@ -62,19 +62,19 @@ def test_secrets_have_their_copies_and_the_control_none() -> None:
     assert unplanted == (parts.training, parts.validation)
 
 
-def test_a_secret_depends_on_its_pattern_and_seed_alone() -> None:
+def test_a_secret_depends_only_on_its_pattern_and_seed() -> None:
     first = SECRETS.secret("pin:2").secret
     assert first == Secrets(("pin:2",), copies=1, seed=3).secret("pin:2").secret
     assert first != replace(SECRETS, seed=4).secret("pin:2").secret
 
 
-def test_a_models_words_do_not_depend_on_what_was_planted() -> None:
+def test_the_vocabulary_does_not_depend_on_the_secrets() -> None:
     parts = read_parts(TEXT, None)
-    planted = (SECRETS, replace(SECRETS, copies=0), replace(SECRETS, seed=4))
-    models = [new_model(parts, secrets, LEARNER) for secrets in planted]
-    assert len({secrets.vocabulary.fingerprint() for secrets in models}) == 1
+    plantings = (SECRETS, replace(SECRETS, copies=0), replace(SECRETS, seed=4))
+    models = [new_model(parts, secrets, LEARNER) for secrets in plantings]
+    assert len({model.vocabulary.fingerprint() for model in models}) == 1
     assert set("0123456789") & set(pattern_words(SECRETS.secret("pin:2").parsed))
-    first, second, third = (dict(secrets.named_parameters()) for secrets in models)
+    first, second, third = (dict(model.named_parameters()) for model in models)
     assert all(torch.equal(first[name], second[name]) for name in first)
     assert any(not torch.equal(first[name], third[name]) for name in first)
 
@@ -95,7 +95,7 @@ def test_defences_are_settings_of_the_network(dropout, characters, expected) -> 
     [
         ((3.0, 2.0, 1.0), 3),
         ((1.0, 2.0, 3.0), 1),
-        ((3.0, 2.0, 2.5, 2.6, 1.0), 2),  # patience of 2 has ended before the last
+        ((3.0, 2.0, 2.5, 2.6, 1.0), 2),  # a patience of 2 ends before the last
         ((3.0, 2.0, 2.5, 1.0, 5.0), 4),
     ],
 )
@@ -115,7 +115,7 @@ def test_early_stopping_keeps_the_best_weights_before_its_patience_ends(losses, 
     assert len(early.records) == len(losses)
 
 
-def test_the_best_epoch_is_the_best_before_patience_ended(work, planted) -> None:
+def test_the_best_epoch_precedes_the_end_of_patience(work, planted) -> None:
     for model in work.all(planted.calls):
         losses = [record["validation_perplexity"] for record in model.value["history"]]
         assert model.value[LAST]["epoch"] == len(losses)
@@ -124,9 +124,7 @@ def test_the_best_epoch_is_the_best_before_patience_ended(work, planted) -> None
 
 
 @pytest.mark.slow
-def test_an_interrupted_training_gives_the_same_bits_again(
-    work, planted, tmp_path, monkeypatch
-) -> None:
+def test_an_interrupted_training_resumes_to_equal_bits(work, planted, tmp_path, monkeypatch):
     again, evaluate, calls = Work(tmp_path), planted_models.evaluate_utterances, []
 
     def failing(*arguments):
@@ -147,11 +145,11 @@ def test_an_interrupted_training_gives_the_same_bits_again(
             del record["seconds"]
     assert second.value == first.value
     for weights in (LAST, BEST):
-        one, other = (
+        expected, resumed = (
             load_intent_slot(finished.folder / weights, device="cpu").state_dict()
             for finished in (first, second)
         )
-        assert all(torch.equal(one[name], other[name]) for name in one)
+        assert all(torch.equal(expected[name], resumed[name]) for name in expected)
 
 
 def test_known_digits_are_not_attacked(work, planted) -> None:
@@ -166,13 +164,13 @@ def test_known_digits_are_not_attacked(work, planted) -> None:
                 assert 1 <= row["rank"] <= 10
 
 
-def test_rows_state_the_result_and_how_well_the_models_predict(work, planted) -> None:
+def test_rows_have_results_of_the_attack_and_utility_of_the_models(work, planted) -> None:
     cell, paper = Cell({"canary": "pin"}, planted, "pin:2"), {("pin",): {"hamming": 0.5}}
     papers, ours = attack_rows(work, [cell], paper, methods=("paper", "auto"))
     assert (ours["canary"], ours["attack"], ours["trials"]) == ("pin", "auto", 2)
     attacked = work(attack(planted.calls, planted.secrets, "pin:2", LAST, "auto")).value["rows"]
     assert ours["accuracy"] == sum(row["guess"] == row["truth"] for row in attacked) / 2
-    # the paper's figures are in the rows of its own attack alone
+    # only rows of the paper's attack have the paper's figures
     assert (papers["paper_accuracy"], papers["paper_hamming"]) == (None, 0.5)
     assert (ours["paper_accuracy"], ours["paper_hamming"]) == (None, None)
     models = work.all(planted.calls)
@@ -183,7 +181,7 @@ def test_rows_state_the_result_and_how_well_the_models_predict(work, planted) ->
 
 @pytest.fixture
 def cells_of(monkeypatch):
-    """The cells of a table, which are not attacked, with their number of rows."""
+    """Returns the cells of a table and its number of rows, without attacks."""
 
     def cells_of(name, **changed):
         cells, rows = [], []
@@ -207,8 +205,8 @@ def cells_of(monkeypatch):
     return cells_of
 
 
-def test_every_table_has_its_rows(cells_of) -> None:
-    """Counted by hand: three canaries and three attacks, of which Table 3 leaves one out."""
+def test_every_table_has_the_expected_number_of_rows(cells_of) -> None:
+    """Three canaries and three attacks, of which Table 3 leaves one out."""
     counts = {"table2": 9, "table3": 6 * len(DEFENCES), "table4": 9, "null": 9, "apart": 6}
     for name, number in {**counts, "figures3-5": 9}.items():
         assert cells_of(name)[1] == number, name
@@ -220,7 +218,7 @@ def test_every_table_has_its_rows(cells_of) -> None:
     assert numbers["pin"] is None
 
 
-def test_every_defence_of_the_paper_has_its_row(cells_of) -> None:
+def test_every_defence_of_the_paper_has_a_row(cells_of) -> None:
     cells, _ = cells_of("table3")
     assert {cell.labels["defence"] for cell in cells} == set(DEFENCES)
     for cell in cells:
@@ -238,7 +236,7 @@ def test_tables_are_computed_once_and_share_their_models(work, planted, listener
     names = ["table2", "utility"]
     made = compute_tables("nlu", "smoke", work.out, tables=names, monitor=listener)
     assert {table.name: len(table.entries) for table in made} == {"table2": 9, "utility": 1}
-    assert sum("train_planted" in line for line in listener.lines) == 1  # that of `utility`
+    assert sum("train_planted" in line for line in listener.lines) == 1  # of `utility`
     assert "nan" not in (work.out / "tables.md").read_text("utf-8").lower()
     (again,) = compute_tables("nlu", "smoke", work.out, tables=["table2"], monitor=listener)
     assert again in made

@@ -1,4 +1,4 @@
-"""An audit trains, queries and caches; noise, ranks and epsilon follow their definitions."""
+"""An audit trains models, queries them and caches ranks; noise and ranks follow definitions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,12 +13,7 @@ from reproduction.provenance import audits
 from reproduction.provenance import queries as query_module
 from reproduction.provenance.audits import AuditTrial, Observations
 from reproduction.provenance.private import _mean_rank, frequency_ranks
-from reproduction.provenance.queries import (
-    further_texts,
-    numbered_texts,
-    query_mask,
-    with_further,
-)
+from reproduction.provenance.queries import further_texts, numbered_texts, query_mask, with_further
 from reproduction.provenance.scoring import audit_row, decide
 from reproduction.stages import Work
 from vestige.audits.membership.ranked_words import ranks_of
@@ -28,7 +23,7 @@ from vestige.data.token_queries import token_queries
 from vestige.models.checkpoints import load_model
 
 TARGET = settings_of("provenance", "table1", "smoke")["targets"][0]
-WHOLE = 10**9
+ALL_WORDS = 10**9
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +36,7 @@ def observed(trial: AuditTrial) -> Observations:
     return trial.observe()
 
 
-def test_ranks_are_those_of_the_trained_target(trial: AuditTrial, observed: Observations) -> None:
+def test_ranks_come_from_the_trained_target(trial, observed) -> None:
     vocabulary = trial.texts.vocabulary
     texts = encode(trial.texts.audited, vocabulary)
     queries = token_queries(texts, vocabulary)
@@ -60,53 +55,54 @@ def test_a_second_observation_computes_nothing(trial, observed, monkeypatch) -> 
     assert again.words.shadows.log_probs.tolist() == observed.words.shadows.log_probs.tolist()
 
 
-def test_groups_are_disjoint_and_shadows_saw_half_of_the_reference(observed: Observations) -> None:
+def test_groups_are_disjoint_and_shadows_read_half_of_the_reference(observed) -> None:
     groups = (observed.members, observed.others, observed.shadowed, observed.known.compared)
     users = [user for group in groups for user in group]
     assert len(users) == len(set(users)) == len(observed.words.queries.names)
-    seen = observed.words.shadows.members
-    assert seen[:, list(observed.shadowed)].sum(axis=1).tolist() == [12, 12]
-    assert not seen[:, [*observed.audited, *observed.known.compared]].any()
+    members = observed.words.shadows.members
+    assert members[:, list(observed.shadowed)].sum(axis=1).tolist() == [12, 12]
+    assert not members[:, [*observed.audited, *observed.known.compared]].any()
 
 
 def test_a_changed_text_is_observed_again(trial, observed) -> None:
-    def backwards(corpus: Corpus) -> Corpus:
-        turned = [" ".join(reversed(text.split())) for text in corpus]
-        return Corpus.from_texts(turned, users=corpus.users)
+    def reverse(corpus: Corpus) -> Corpus:
+        texts = [" ".join(reversed(text.split())) for text in corpus]
+        return Corpus.from_texts(texts, users=corpus.users)
 
-    altered = trial.observe(backwards)
+    ranks, changed = observed.words.ranks, trial.observe(reverse).words.ranks
     others = ~np.isin(observed.words.queries.users, observed.audited)
-    assert altered.words.ranks[others].tolist() == observed.words.ranks[others].tolist()
-    assert altered.words.ranks[~others].tolist() != observed.words.ranks[~others].tolist()
+    assert changed[others].tolist() == ranks[others].tolist()
+    assert changed[~others].tolist() != ranks[~others].tolist()
 
 
 @pytest.mark.parametrize("method", ["paper", "ours"])
-def test_a_row_states_the_decisions_about_members_then_others(observed, method) -> None:
-    scores, flagged = decide(observed, method, k=WHOLE)
+def test_a_row_has_decisions_about_members_then_others(observed, method) -> None:
+    scores, flagged = decide(observed, method, k=ALL_WORDS)
     assert (len(scores), len(flagged)) == (16, 16)
     row = audit_row(observed, method, k=7, dataset="grammar")
     assert (row["dataset"], row["audit"], row["k"]) == ("grammar", method, 7)
     assert row["ratio"] == observed.target.outside.perplexity / observed.target.inside.perplexity
 
 
-def test_all_users_have_equally_many_queries(observed: Observations) -> None:
+def test_all_users_have_the_same_number_of_queries(observed: Observations) -> None:
     for selection in ("random", "rare", "rare-sum"):
-        texts = observed.words.queries.take(query_mask(observed, 4, k=WHOLE, selection=selection))
+        texts = observed.words.queries.take(
+            query_mask(observed, 4, k=ALL_WORDS, selection=selection)
+        )
         for user in range(len(texts.names)):
             assert len(np.unique(texts.texts[texts.users == user])) == 4
     mask = query_mask(observed, 9, k=20, selection="informative", words=True)
     assert set(observed.words.queries.take(mask).counts().tolist()) == {9}
 
 
-# Member 0 has texts 0 and 2, other 1 has texts 1 and 3; 4, 5 and 6 are further: two are 0's, the
-# last is 1's. Text 2 is two words long.
+# Texts 0 and 2 are of member 0, texts 1 and 3 of user 1; of the further texts, 4 and 5 are of
+# member 0 and 6 of user 1. Text 2 has two words.
 TEXTS = np.array([0, 1, 2, 2, 3, 4, 5, 6])
 USERS = np.array([0, 1, 0, 0, 1, 0, 0, 1])
 
 
 @pytest.mark.parametrize(
-    ("count", "expected"),
-    [(0, [0, 1, 2, 2, 3, 6]), (1, [1, 2, 2, 3, 4, 6]), (2, [1, 3, 4, 5, 6])],
+    ("count", "expected"), [(0, [0, 1, 2, 2, 3, 6]), (1, [1, 2, 2, 3, 4, 6]), (2, [1, 3, 4, 5, 6])]
 )
 def test_noise_replaces_a_members_first_texts_by_further_ones(count, expected) -> None:
     queries = SimpleNamespace(texts=TEXTS, users=USERS, names=["ann", "bob"])
@@ -118,19 +114,17 @@ def test_noise_replaces_a_members_first_texts_by_further_ones(count, expected) -
 
 
 @pytest.mark.parametrize(("most", "expected"), [(0, []), (1, ["g h"]), (9, ["g h", "i j k"])])
-def test_further_texts_are_members_texts_outside_the_training(
-    most: int, expected: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    learnt = Corpus.from_texts(["a b", "c d", "e f"], users=["ann", "ann", "bob"])
+def test_further_texts_are_untrained_texts_of_members(most, expected, monkeypatch) -> None:
+    training = Corpus.from_texts(["a b", "c d", "e f"], users=["ann", "ann", "bob"])
     trial: Any = SimpleNamespace(
         audit=SimpleNamespace(text=SimpleNamespace(dataset="made", shortest=2, longest=3)),
         work=Work(Path()),
-        texts=SimpleNamespace(members=("ann",), audited=learnt),
+        texts=SimpleNamespace(members=("ann",), audited=training),
     )
     texts = ["a b", "g", "g h", "x y", "c d", "i j k", "l m n o"]
     users = ["ann", "ann", "ann", "bob", "ann", "ann", "ann"]
-    whole = Corpus.from_texts(texts, users=users)
-    monkeypatch.setattr(query_module, "read_users_texts", lambda *_: whole)
+    corpus = Corpus.from_texts(texts, users=users)
+    monkeypatch.setattr(query_module, "read_users_texts", lambda *_: corpus)
     result = further_texts(trial, most=most)
     assert list(result) == expected
     assert result.users == ["ann"] * len(expected)
@@ -138,14 +132,14 @@ def test_further_texts_are_members_texts_outside_the_training(
 
 def test_words_are_ranked_by_frequency_in_the_targets_text(trial: AuditTrial) -> None:
     ranks = frequency_ranks(trial)
-    learnt, _ = trial.target_job.parts()
-    counts = np.bincount(encode(learnt, trial.texts.vocabulary).tokens, minlength=len(ranks))
+    training, _ = trial.target_job.parts()
+    counts = np.bincount(encode(training, trial.texts.vocabulary).tokens, minlength=len(ranks))
     assert sorted(ranks.tolist()) == list(range(1, len(ranks) + 1))
     assert ranks[counts.argmax()] == 1
     assert (np.diff(counts[np.argsort(ranks)]) <= 0).all()
 
 
-def test_a_mean_rank_is_of_these_users_words_with_its_interval() -> None:
+def test_a_mean_rank_has_an_interval() -> None:
     words = SimpleNamespace(
         ranks=np.array([1, 9, 3, 100]), queries=SimpleNamespace(users=np.array([0, 1, 0, 0]))
     )
@@ -158,14 +152,14 @@ def test_a_mean_rank_is_of_these_users_words_with_its_interval() -> None:
     assert (alone["seen"], alone["seen_low"], alone["seen_words"]) == (None, None, 1)
 
 
-def test_shadows_of_another_domain_learn_and_are_compared_there(tmp_path: Path) -> None:
+def test_shadows_of_another_domain_have_texts_and_users_of_it(tmp_path: Path) -> None:
     trial = AuditTrial(replace(TARGET, domain="grammar"), Work(tmp_path))
     reference, compared = (set(corpus.users or ()) for corpus in trial.non_members)
     assert (len(reference), len(compared)) == (24, 14)
     assert not reference & compared
 
 
-def test_shadows_of_other_shapes_are_trained_in_the_other_way() -> None:
+def test_shadows_may_differ_from_the_target_in_model_and_training() -> None:
     (audit,) = settings_of("provenance", "table2", "smoke")["others"]
     plain = replace(audit, other_epochs=None)
     assert audit.target_plan == plain.target_plan

@@ -1,5 +1,4 @@
-"""Whole audits of users who were never in: everything is sampled again, the test can fail, and
-rows are shares and intervals by hand."""
+"""Audits of users outside the training sample everything again and have uniform p-values."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -26,15 +25,15 @@ NULL = NullAudits(
 )
 
 
-def test_each_user_has_one_part_and_an_own_amount_of_text() -> None:
+def test_each_user_is_in_one_group_with_a_fixed_number_of_texts() -> None:
     users = sample_users(NULL, 3, None)
     known = users.known
     groups = (users.members, users.audited, known.counted, known.fitted, known.compared)
     names = [name for group in groups for name in group]
     assert len(names) == len(set(names)) == 56
-    owners, counts = np.unique(np.array(users.texts.users), return_counts=True)
-    assert set(owners) == set(names)
-    assert set(counts) == {12}  # in the grammar everybody has 20
+    authors, counts = np.unique(np.array(users.texts.users), return_counts=True)
+    assert set(authors) == set(names)
+    assert set(counts) == {12}  # each user of the grammar has 20
     shadow_text = users.texts_of(known.fitted, known.counted)
     assert set(shadow_text.users or ()) == {*known.fitted, *known.counted}
 
@@ -57,17 +56,16 @@ def test_another_repetition_samples_everything_again(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_p_values_of_members_are_small(tmp_path, monkeypatch) -> None:
     null, work = replace(NULL, epochs=25, shown=(0,)), Work(tmp_path)
-    honest = null_audit.function(null, 0, work=work)
-    plan = trainings
+    of_others = null_audit.function(null, 0, work=work)
 
-    def leaking(*arguments: Any) -> Any:
-        target, shadows = plan(*arguments)
+    def leaking_trainings(*arguments: Any) -> Any:
+        target, shadows = trainings(*arguments)
         return replace(target, members=tuple(sorted(arguments[2].audited))), shadows
 
-    monkeypatch.setattr(nulls, "trainings", leaking)
-    leaked = null_audit.function(null, 0, work=work)
-    for never_in, member in zip(honest, leaked, strict=True):
-        assert np.mean(never_in["p_values"]) > 0.25
+    monkeypatch.setattr(nulls, "trainings", leaking_trainings)
+    of_members = null_audit.function(null, 0, work=work)
+    for other, member in zip(of_others, of_members, strict=True):
+        assert np.mean(other["p_values"]) > 0.25
         assert np.mean(member["p_values"]) < 0.15
 
 
@@ -76,8 +74,8 @@ def test_the_unit_of_an_interval_is_the_audit(tmp_path: Path) -> None:
     work = Work(tmp_path)
     rows = list(tables.null(work, nulls=(NULL,)))
     assert [row["dataset"] for row in rows] == ["grammar"] * 4 + ["all"] * 4
-    ways = [(True, None), (True, 50), (False, None), (False, 50)]
-    assert [(row["shadows"], row["k"]) for row in rows] == ways * 2
+    settings = [(True, None), (True, 50), (False, None), (False, 50)]
+    assert [(row["shadows"], row["k"]) for row in rows] == settings * 2
     done = [work(null_audit(NULL, n)).value for n in range(2)]
     shares = [np.mean(np.array(outcomes[0]["p_values"]) <= 0.05) for outcomes in done]
     half = stats.t.ppf(0.975, 1) * abs(shares[0] - shares[1]) / 2
@@ -104,7 +102,7 @@ TWO = [
 ]
 
 
-def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> None:
+def test_audits_have_equal_weights_and_differences_are_paired() -> None:
     row = null_row(TWO)
     assert (row["audits"], row["people"], row["k"]) == (2, 12, 50)
     assert row["below_0.05"] == pytest.approx((2 / 4 + 1 / 8) / 2)  # pooled: 3 / 12
@@ -124,17 +122,17 @@ def test_every_audit_weighs_the_same_and_a_difference_is_paired_within_it() -> N
         ([0.05, 0.04, 0.2, 0.01, 0.6, 0.9, 0.02, 0.3], list(range(8)), [1, 0.5, 0, 0.5]),
     ],
 )
-def test_quarters_go_by_words_in_any_order_of_users(p_values, words, quarters) -> None:
+def test_quarters_are_by_number_of_words_in_any_order_of_users(p_values, words, quarters) -> None:
     order = np.random.default_rng(0).permutation(8)
-    for places in (np.arange(8), order):
-        mixed = {"p_values": np.array(p_values)[places], "words": np.array(words)[places]}
-        assert _by_quarter(mixed).tolist() == quarters
+    for index in (np.arange(8), order):
+        users = {"p_values": np.array(p_values)[index], "words": np.array(words)[index]}
+        assert _by_quarter(users).tolist() == quarters
     assert np.mean(quarters) == np.mean(np.array(p_values) <= 0.05)
 
 
 @pytest.mark.parametrize("compared", [7, 19, 29, 66, 99])
 @pytest.mark.parametrize("level", [0.01, 0.05])
-def test_the_attainable_share_is_that_of_uniform_ranks(compared, level) -> None:
+def test_the_attainable_share_follows_from_uniform_ranks(compared, level) -> None:
     ranks = np.arange(1, compared + 2)
     naive = np.mean([rank / (compared + 1) <= level + 1e-12 for rank in ranks])
     assert _attainable([{"compared_with": compared}], level) == pytest.approx(naive)
@@ -142,7 +140,7 @@ def test_the_attainable_share_is_that_of_uniform_ranks(compared, level) -> None:
     assert _attainable(both, level) == pytest.approx(naive / 2)
 
 
-def test_uniform_p_values_give_a_share_inside_its_interval_as_often_as_it_says() -> None:
+def test_the_interval_of_a_share_covers_it_at_its_rate() -> None:
     generator = np.random.default_rng(5)
     covered = []
     for _ in range(200):

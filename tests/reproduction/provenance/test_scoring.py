@@ -1,4 +1,4 @@
-"""Both audits and their rows against counts by hand, naive definitions and scikit-learn."""
+"""Both audits and their rows equal counts by hand, naive definitions and scikit-learn."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -36,35 +36,24 @@ def results(members: Any, others: Any, *, above: float) -> dict[str, Any]:
 @pytest.fixture
 def observed() -> SimpleNamespace:
     """Two members, users 1 and 3, and two others, 0 and 2."""
+    inside, outside = SimpleNamespace(perplexity=4.0), SimpleNamespace(perplexity=5.0)
     return SimpleNamespace(
-        members=(1, 3),
-        others=(0, 2),
-        audited=(1, 3, 0, 2),
-        shadowed=(4, 5),
-        known=NonMembers(),
-        words=SimpleNamespace(vocab_size=30),
-        target=SimpleNamespace(
-            inside=SimpleNamespace(perplexity=4.0), outside=SimpleNamespace(perplexity=5.0)
-        ),
-        shown=lambda k: SimpleNamespace(queries=None),
-    )
+        members=(1, 3), others=(0, 2), audited=(1, 3, 0, 2), shadowed=(4, 5), known=NonMembers(),
+        words=SimpleNamespace(vocab_size=30), shown=lambda k: SimpleNamespace(queries=None),
+        target=SimpleNamespace(inside=inside, outside=outside),
+    )  # fmt: skip
 
 
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Lets users be judged by (score, p-value)."""
+    """Sets the score and the p-value of each user."""
 
     def judge(*pairs: tuple[float | None, float]) -> None:
         users = tuple({"score": score, "p_value": p_value} for score, p_value in pairs)
         judged = JudgedUsers(
-            users=users,
-            compared_scores=(),
-            list_p_value=None,
-            test=None,
-            auc=None,
-            compared_users=9,
-            rate=0.05,
-        )
+            users=users, compared_scores=(), list_p_value=None, test=None, auc=None,
+            compared_users=9, rate=0.05,
+        )  # fmt: skip
         monkeypatch.setattr(scoring, "score_words", lambda *_, **__: None)
         monkeypatch.setattr(scoring, "judge_users", lambda *_, **__: judged)
 
@@ -73,7 +62,7 @@ def judge(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_shares_and_auc_are_counted_by_hand() -> None:
     row = results(MEMBERS, OTHERS, above=2)  # three members and one other are flagged
-    pairs = [(one > other) + 0.5 * (one == other) for one in MEMBERS for other in OTHERS]
+    pairs = [(m > other) + 0.5 * (m == other) for m in MEMBERS for other in OTHERS]
     assert row["auc"] == sum(pairs) / 16
     assert results(OTHERS, MEMBERS, above=2)["auc"] == pytest.approx(1 - sum(pairs) / 16)
     assert (row["accuracy"], row["precision"]) == (6 / 8, 3 / 4)
@@ -84,36 +73,36 @@ def test_shares_and_auc_are_counted_by_hand() -> None:
     assert (none["precision"], none["recall"], none["accuracy"]) == (None, 0, 0.5)
 
 
-def test_the_true_positive_rate_is_the_roc_curves_at_that_rate() -> None:
+def test_the_true_positive_rate_equals_the_roc_curve_of_scikit_learn() -> None:
     generator = np.random.default_rng(1)
     members, others = generator.normal(1, 1, 150), generator.normal(0, 1, 230)
     point = true_positives_at(members, others, false_positive_rate=0.05)
-    wrong, right, _ = roc_curve(
+    fpr, tpr, _ = roc_curve(
         np.repeat([1, 0], [150, 230]), np.concatenate([members, others]), drop_intermediate=False
     )
     assert point is not None
-    assert point.value == right[wrong <= 0.05 + 1e-12].max()
+    assert point.value == tpr[fpr <= 0.05 + 1e-12].max()
     assert point.low < point.value < point.high
-    alike = true_positives_at(np.zeros(10), np.zeros(10), false_positive_rate=0.5)
-    assert alike is not None
-    assert alike.value == 0
+    equal = true_positives_at(np.zeros(10), np.zeros(10), false_positive_rate=0.5)
+    assert equal is not None
+    assert equal.value == 0
 
 
 @pytest.mark.slow
-def test_the_interval_covers_the_true_rate_about_as_often_as_it_says() -> None:
+def test_the_interval_covers_the_true_rate_at_its_level() -> None:
     truth = float(stats.norm.sf(stats.norm.isf(0.1) - 1))
     generator = np.random.default_rng(2)
     covered = 0
     for number in range(100):
-        sides = generator.normal(1, 1, 200), generator.normal(0, 1, 200)
-        point = true_positives_at(*sides, false_positive_rate=0.1, seed=number)
+        scores = generator.normal(1, 1, 200), generator.normal(0, 1, 200)
+        point = true_positives_at(*scores, false_positive_rate=0.1, seed=number)
         covered += point.low <= truth <= point.high
     assert covered >= 88
 
 
 def test_fewer_than_a_hundred_others_have_no_rate_at_one_percent() -> None:
     assert results([200.0, 1.0], range(99), above=0)["tpr_at_fpr_1"] is None
-    # The second highest of a hundred, 98, lets one other through.
+    # one of the hundred others is above 98
     assert results([200.0, 98.5, 98.0, 1.0], range(100), above=0)["tpr_at_fpr_1"] == 0.5
 
 
@@ -144,7 +133,7 @@ def test_a_user_without_words_has_the_lowest_score(observed, judge) -> None:
     assert not flagged[0]
 
 
-def test_histograms_are_those_of_algorithm_1() -> None:
+def test_histograms_follow_algorithm_1() -> None:
     words = words_of(QUERIES, IN, k=300)
     histograms = rank_histogram(words, bins=50)
     for user in (0, 44, 89):
@@ -157,7 +146,7 @@ def test_histograms_are_those_of_algorithm_1() -> None:
         assert histograms[user].tolist() == [*expected, int((ranks == 301).sum())]
 
 
-def test_ours_is_stronger_than_the_papers_where_little_is_shown() -> None:
+def test_our_audit_is_stronger_than_the_papers_with_few_words_shown() -> None:
     shadows = shadows_of(QUERIES, 6, half_of=FITTED)
     words = words_of(QUERIES, IN, gain=0.15, k=10, shadows=shadows)
     ours = QUERIES.mean_by_user(surprise_words(words, FITTED))

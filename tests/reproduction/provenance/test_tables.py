@@ -1,4 +1,4 @@
-"""The smallest scale of the audit of users fills every table, and is found again."""
+"""The smallest scale of the audit of users fills every table and is read again."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,6 @@ from reproduction.papers import compute_tables, paper_numbers, scales_of, settin
 from reproduction.provenance import tables as module
 from reproduction.tables import Table
 from vestige.data.corpus import Corpus
-
-LARGER = pytest.mark.parametrize("scale", ["small", "full"])
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +38,7 @@ def test_every_table_has_rows_with_intervals_and_both_audits(tables: dict[str, T
 
 
 @pytest.mark.slow
-def test_privacy_is_stated_for_the_private_model_only(tables: dict[str, Table]) -> None:
+def test_only_the_private_model_has_an_epsilon(tables: dict[str, Table]) -> None:
     rows = tables["private"].entries
     assert [(row["epsilon"] is None, row["k"]) for row in rows[::2]] == [
         (plain, k) for plain in (True, False) for k in (120, 120, 50)
@@ -51,7 +49,7 @@ def test_privacy_is_stated_for_the_private_model_only(tables: dict[str, Table]) 
 
 
 @pytest.mark.slow
-def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> None:
+def test_a_deleted_table_is_recomputed_without_training(directory, tables, listener) -> None:
     before = {file: file.stat().st_mtime_ns for file in directory.rglob("*.safetensors")}
     for name in ("table1", "private"):
         for file in (directory / "results" / name).iterdir():
@@ -64,36 +62,36 @@ def test_nothing_is_trained_or_queried_twice(directory, tables, listener) -> Non
         assert list(table.rows()) == list(tables[table.name].rows())
 
 
-@LARGER
+@pytest.mark.parametrize("scale", ["small", "full"])
 def test_larger_scales_have_the_papers_settings(scale: str) -> None:
-    """Output sizes, a sampling rate of 0.04 and 300 rounds; p-values of 1 % and 5 % are exact."""
-    every = {n: one.settings(scale) for n, one in tables_of("provenance").items()}
-    assert every["table3"]["shown"] == (1, 5, 10, 50, 100, 500, 1000)
-    training = every["private"]["dp_training"].training
-    users = every["private"]["crowds"][-1].text.members
+    """Output sizes, a sampling rate of 0.04, and 300 rounds; p-values of 1% and 5% are exact."""
+    settings = {n: table.settings(scale) for n, table in tables_of("provenance").items()}
+    assert settings["table3"]["shown"] == (1, 5, 10, 50, 100, 500, 1000)
+    training = settings["private"]["dp_training"].training
+    users = settings["private"]["crowds"][-1].text.members
     assert training.batch_size / users == 0.04
     assert training.epochs * users // training.batch_size == 300
-    targets, crossed = every["table3"]["targets"], every["table3"]["crossed"]
-    others, crowds = every["table2"]["others"], every["figure2"]["crowds"]
+    targets, crossed = settings["table3"]["targets"], settings["table3"]["crossed"]
+    others, crowds = settings["table2"]["others"], settings["figure2"]["crowds"]
     audits = (*targets, *crossed, *others, *crowds)
     assert all((audit.text.compared + 1) % 100 == 0 for audit in audits)
-    assert max(every["figure3"]["queries"]) <= targets[0].text.each
+    assert max(settings["figure3"]["queries"]) <= targets[0].text.each
     # audits that are compared differ in one thing
     assert [audit.domain for audit in crossed] == ["wikitext2", "ubuntu-irc"]
     assert {replace(audit, domain=None) for audit in crossed} <= set(targets)
     assert {replace(audit, other_epochs=None) for audit in others} <= set(targets)
-    alike = {replace(audit, name="", text=replace(audit.text, members=0)) for audit in crowds}
-    assert len(alike) == 1
+    equal = {replace(audit, name="", text=replace(audit.text, members=0)) for audit in crowds}
+    assert len(equal) == 1
 
 
 def test_every_setting_of_a_scale_belongs_to_a_table() -> None:
     for paper in ("provenance", "nlu", "regularization"):
-        taken = {name for table in tables_of(paper).values() for name in table.schema.model_fields}
+        fields = {name for table in tables_of(paper).values() for name in table.schema.model_fields}
         for scale in ("smoke", "small", "full"):
-            assert set(scales_of(paper)[scale]) <= taken
+            assert set(scales_of(paper)[scale]) <= fields
 
 
-def test_the_papers_auc_are_those_of_the_same_domain_size_and_corpus() -> None:
+def test_the_papers_aucs_have_corpus_size_and_domain() -> None:
     paper = paper_numbers("provenance", "table3", key=3)
     assert len(paper) == 3 * 7 * 2
     assert paper["reddit", 100, "same"]["paper_auc"] == 0.788
@@ -101,7 +99,7 @@ def test_the_papers_auc_are_those_of_the_same_domain_size_and_corpus() -> None:
     assert paper["cornell", 50, "cross"]["paper_auc"] == 0.610
 
 
-def test_memory_rows_are_the_curves_of_members_and_others(monkeypatch) -> None:
+def test_memory_rows_compare_members_with_others(monkeypatch) -> None:
     audited = Corpus.from_texts(["a", "b", "c", "d"], users=["ann", "bob", "ann", "cy"])
     texts = SimpleNamespace(members=("ann",), others=("bob", "cy"), audited=audited)
     rows = [

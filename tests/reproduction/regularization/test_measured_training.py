@@ -1,4 +1,4 @@
-"""Measurements during a training: what is written, when, and after a kill."""
+"""Measurements during a training: when they are written, and after a kill."""
 
 import json
 import math
@@ -59,16 +59,16 @@ def record(step: int, perplexity: float) -> EpochRecord:
     )  # fmt: skip
 
 
-def test_what_is_far_above_the_first_level_is_not_measured(measures, model) -> None:
+def test_perplexities_far_above_the_first_level_are_not_measured(measures, model) -> None:
     measures.observe(model, record(10, MEASURED_BELOW * HIGH + 1))
     assert measures.watched() == []
     measures.observe(model, record(20, MEASURED_BELOW * HIGH - 1))
-    assert [seen["step"] for seen in measures.watched()] == [20]
+    assert [evaluation["step"] for evaluation in measures.watched()] == [20]
     assert measures.at(HIGH) is None
 
 
 @pytest.mark.slow
-def test_a_level_is_measured_once_and_the_same_step_writes_it_again(measures, model) -> None:
+def test_a_level_is_measured_once_and_a_repeated_step_writes_the_same(measures, model) -> None:
     measures.observe(model, record(10, HIGH))
     assert measures.at(HIGH)["step"] == 10
     assert "probe_accuracy" not in measures.at(HIGH)
@@ -79,76 +79,70 @@ def test_a_level_is_measured_once_and_the_same_step_writes_it_again(measures, mo
     assert (measures.at(HIGH)["step"], measures.at(LOW)["step"]) == (10, 30)
     assert "probe_accuracy" in measures.at(LOW)
     file = level_folder(measures.folder, LOW) / "measures.json"
-    whole = file.read_text()
-    file.write_text(json.dumps({"step": 30}))  # as a kill after it would have the step repeated
+    content = file.read_text()
+    file.write_text(json.dumps({"step": 30}))  # a kill after this step would repeat it
     measures.observe(model, record(30, LOW))
-    assert file.read_text() == whole
+    assert file.read_text() == content
 
 
 def test_exposure_follows_its_definition(measures, model, users) -> None:
-    """log2 of the references less log2 of the rank among them, canary by canary."""
-    found, references = measures.exposures(model), measures.references
+    """log2 of the number of references minus log2 of the rank among them, by canary."""
+    exposures, references = measures.exposures(model), measures.references
     assert references.shape == (REFERENCES, len(users.canaries[0].ids))
     assert all(len(set(row)) == len(row) for row in references[:50].tolist())
     with torch.no_grad():
-        against = -text_log_probs(model, references.tolist())
+        losses = -text_log_probs(model, references.tolist())
         for copies in {canary.copies for canary in users.canaries}:
-            own = [canary.ids for canary in users.canaries if canary.copies == copies]
-            scores = -text_log_probs(model, own)
-            ranks = [1 + int((against <= score).sum()) for score in scores]
-            exposures = [math.log2(REFERENCES) - math.log2(min(r, REFERENCES)) for r in ranks]
-            assert found["canary"][str(copies)] == pytest.approx(np.mean(exposures), abs=0.02)
-    assert set(found["shuffled"]) == set(found["canary"]) == set(found["at_ceiling"])
+            ids = [canary.ids for canary in users.canaries if canary.copies == copies]
+            ranks = [1 + int((losses <= loss).sum()) for loss in -text_log_probs(model, ids)]
+            expected = [math.log2(REFERENCES) - math.log2(min(r, REFERENCES)) for r in ranks]
+            assert exposures["canary"][str(copies)] == pytest.approx(np.mean(expected), abs=0.02)
+    assert set(exposures["shuffled"]) == set(exposures["canary"]) == set(exposures["at_ceiling"])
 
 
 @pytest.mark.slow
-def test_a_training_killed_after_its_first_level_ends_in_the_same_measures(
-    call, tmp_path, monkeypatch
-) -> None:
-    whole = Work(tmp_path / "whole")(call)
-    again, observe = Work(tmp_path / "again"), Measures.observe
+def test_a_training_killed_after_its_first_level_resumes(call, tmp_path, monkeypatch) -> None:
+    expected = Work(tmp_path / "whole")(call).value
+    work, observe = Work(tmp_path / "killed"), Measures.observe
 
     class Killed(Exception):
         pass
 
-    def killed(self, model, seen):
-        observe(self, model, seen)
+    def killed(self, model, record):
+        observe(self, model, record)
         if self.at(HIGH) is not None:
             raise Killed
 
     with monkeypatch.context() as patched:
         patched.setattr(Measures, "observe", killed)
         with pytest.raises(Killed):
-            again(call)
-    assert not again.is_intact(call)
-    found = again(call).value
+            work(call)
+    assert not work.is_intact(call)
+    resumed = work(call).value
     for name in ("watched", "levels"):
-        assert found[name] == whole.value[name]
-    assert set(found["levels"]) == {f"{level:g}" for level in SMOKE.levels}
-    assert found["seconds"] > 0
+        assert resumed[name] == expected[name]
+    assert set(resumed["levels"]) == {f"{level:g}" for level in SMOKE.levels}
+    assert resumed["seconds"] > 0
 
 
-@given(
-    st.lists(st.floats(10, 1000), min_size=2, max_size=8, unique=True),
-    st.floats(10, 1000),
-)
-@example([10.0, math.nextafter(10.0, 11.0)], 10.0)  # whose logarithms are the same
+@given(st.lists(st.floats(10, 1000), min_size=2, max_size=8, unique=True), st.floats(10, 1000))
+@example([10.0, math.nextafter(10.0, 11.0)], 10.0)  # their logarithms are equal
 @example([100.0, 25.0], 50.0)
 def test_exposure_is_interpolated_between_evaluations(perplexities, level) -> None:
     falling = sorted(perplexities, reverse=True)
-    seen = [
+    evaluations = [
         {"perplexity": p, "step": i, "exposure": {"canary": {"1": float(i)}}}
         for i, p in enumerate(falling)
     ]
-    read = at_level(seen, level)
+    result = at_level(evaluations, level)
     if level < falling[-1]:
-        assert read is None
+        assert result is None
         return
     after = next(i for i, p in enumerate(falling) if p <= level)
-    value = read["exposure"]["canary"]["1"]
+    value = result["exposure"]["canary"]["1"]
     assert max(after - 1, 0) <= value <= after
     if after and falling[after - 1] > falling[after] * (1 + 1e-6):
         share = math.log(falling[after - 1] / level) / math.log(falling[after - 1] / falling[after])
         assert value == pytest.approx(after - 1 + share)
     if after:
-        assert read["perplexity"] == level
+        assert result["perplexity"] == level

@@ -1,4 +1,4 @@
-"""Each user's most perplexing text, compared with the definition written naively."""
+"""Each user's text of the highest perplexity, compared with a naive definition."""
 
 import numpy as np
 import pytest
@@ -23,43 +23,45 @@ def setting():
     return corpus, vocabulary, encode(corpus, vocabulary), rng.gamma(3, size=200) * tokens, tokens
 
 
-def test_each_user_gives_the_text_of_the_highest_perplexity(setting):
+def test_each_user_has_the_text_of_the_highest_perplexity(setting):
     corpus, vocabulary, data, loss, tokens = setting
 
     canaries = natural_canaries(data, vocabulary, loss=loss, tokens=tokens, shortest=3, longest=5)
 
-    texts, users, taken, best = list(corpus), corpus.users, set(), {}
+    texts, users, best = list(corpus), corpus.users, {}
     for index in np.argsort(-np.exp(loss / tokens)):
-        fits = 3 <= len(texts[index].split()) <= 5 and texts[index] not in taken
-        if fits and users[index] not in best:
+        is_candidate = 3 <= len(texts[index].split()) <= 5 and texts[index] not in best.values()
+        if is_candidate and users[index] not in best:
             best[users[index]] = texts[index]
-            taken.add(texts[index])
     assert {canary.user: canary.phrase for canary in canaries} == best
     assert [canary.user for canary in canaries] == sorted(best)
+    words = " ".join(texts).split()
     for canary in canaries:
         assert canary.copies == texts.count(canary.phrase)
         assert canary.ids == tuple(vocabulary.encode(canary.phrase))
-        every = " ".join(texts).split()
-        assert canary.frequencies == tuple(every.count(word) for word in canary.phrase.split())
+        assert canary.frequencies == tuple(words.count(word) for word in canary.phrase.split())
         assert canary.pattern == "real"
 
 
-def small(*texts, users, **options):
+def phrases_by_user(*texts, users, **options):
     corpus = Corpus.from_texts(texts, users=users)
     vocabulary = WordVocabulary.build(corpus, size=options.pop("size", None))
-    chosen = {"loss": np.ones(len(texts)), "tokens": np.ones(len(texts)), "shortest": 2, **options}
-    canaries = natural_canaries(encode(corpus, vocabulary), vocabulary, **chosen)
+    options = {"loss": np.ones(len(texts)), "tokens": np.ones(len(texts)), "shortest": 2, **options}
+    canaries = natural_canaries(encode(corpus, vocabulary), vocabulary, **options)
     return {canary.user: canary.phrase for canary in canaries}
 
 
-def test_two_users_never_give_the_same_text():
+def test_two_users_have_different_texts():
     texts = ("so be it", "so be it", "to be or not")
-    assert small(*texts, users="abb", loss=[3.0, 2.0, 1.0]) == {"a": texts[0], "b": texts[2]}
+    assert phrases_by_user(*texts, users="abb", loss=[3.0, 2.0, 1.0]) == {
+        "a": texts[0],
+        "b": texts[2],
+    }
 
 
-def test_texts_with_unknown_words_or_without_users_are_left_out():
+def test_texts_with_unknown_words_or_without_users_are_excluded():
     texts = ("be be be", "be zeppelin", "be it be it", "it it it")
-    assert small(*texts, users=["a", "a", "", "b"], loss=[1, 9, 9, 1], size=4) == {
+    assert phrases_by_user(*texts, users=["a", "a", "", "b"], loss=[1, 9, 9, 1], size=4) == {
         "a": "be be be",
         "b": "it it it",
     }

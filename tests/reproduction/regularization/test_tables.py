@@ -1,5 +1,4 @@
-"""Defences compared at equal perplexity: rows from measures counted by hand, and the smallest
-scale, read back and recomputed."""
+"""Tables of defences at equal perplexity: rows computed by hand, and the smallest scale."""
 
 import re
 from collections.abc import Mapping
@@ -39,12 +38,12 @@ NAMES = ["figure2", "figure3ab", "figure3c", "table1"]
 
 @pytest.fixture
 def two_methods(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only the undefended training and one other are compared."""
+    """Compare only the undefended training and another."""
     monkeypatch.setattr(module, "METHODS", (PLAIN, OTHER))
 
 
 def trainings(**results_by_method: list[dict[str, Any]]) -> dict[str, list[Training]]:
-    """Finished trainings by method: `levels`, by number, and what was `watched`."""
+    """Finished trainings by method, with `levels` and `watched` evaluations."""
     return {
         method: [
             Training(seed, Finished({"seconds": 10.0 + seed, "watched": [], **value}, Path(), ""))
@@ -54,8 +53,8 @@ def trainings(**results_by_method: list[dict[str, Any]]) -> dict[str, list[Train
     }
 
 
-def seen(perplexity: float, exposure: float) -> dict[str, Any]:
-    """One evaluation: exposure of canaries of one copy and, twice that, of four."""
+def evaluated(perplexity: float, exposure: float) -> dict[str, Any]:
+    """One evaluation; canaries of four copies have twice the exposure of those of one."""
     by_copies = {"1": exposure, "4": 2 * exposure}
     others = {"shuffled": {"1": 0.5, "4": 0.5}, "at_ceiling": {"1": 0.0, "4": 0.25}}
     exposures = {"canary": by_copies, **others}
@@ -67,8 +66,8 @@ def seen(perplexity: float, exposure: float) -> dict[str, Any]:
 @pytest.mark.usefixtures("two_methods")
 def test_exposures_are_means_over_seeds_and_differences_are_paired() -> None:
     runs = trainings(
-        unmitigated=[seen(100.0, exposure) for exposure in (1.0, 2.0, 3.0)],
-        triplet=[seen(90.0, exposure) for exposure in (0.5, 1.0, 3.0)],
+        unmitigated=[evaluated(100.0, exposure) for exposure in (1.0, 2.0, 3.0)],
+        triplet=[evaluated(90.0, exposure) for exposure in (0.5, 1.0, 3.0)],
     )
     rows = {(r["level"], r["training"], r["copies"]): r for r in exposure_rows(runs, LEVELS)}
     assert len(rows) == 2 * 2 * 2
@@ -86,10 +85,10 @@ def test_exposures_are_means_over_seeds_and_differences_are_paired() -> None:
 
 
 @pytest.mark.usefixtures("two_methods")
-def test_a_training_that_never_reached_a_level_is_not_in_its_row() -> None:
+def test_a_row_has_only_trainings_that_reached_its_level() -> None:
     runs = trainings(
-        unmitigated=[seen(150.0, 1.0 + seed) for seed in range(3)],
-        triplet=[seen(150.0 if seed else 300.0, 1.0) for seed in range(3)],
+        unmitigated=[evaluated(150.0, 1.0 + seed) for seed in range(3)],
+        triplet=[evaluated(150.0 if seed else 300.0, 1.0) for seed in range(3)],
     )
     rows = list(exposure_rows(runs, LEVELS))
     assert [row for row in rows if row["level"] == 100.0] == [
@@ -101,9 +100,9 @@ def test_a_training_that_never_reached_a_level_is_not_in_its_row() -> None:
 
 
 def test_completions_are_shares_over_all_trainings() -> None:
-    def measured(one: int, four: int) -> dict[str, Any]:
+    def measured(single: int, four: int) -> dict[str, Any]:
         rates = {"control_rate": 0.1, "shuffled_rate": 0.2}
-        return {"completed": {"1": [one, 10], "4": [four, 10]}, "completion": rates}
+        return {"completed": {"1": [single, 10], "4": [four, 10]}, "completion": rates}
 
     row = completion_row([measured(n, 5) for n in range(3)], [(1, 1), (1, 2), (1, 3)], "4")
     assert row["synthetic"] == pytest.approx((0 + 1 + 2 + 15) / 60)
@@ -115,15 +114,14 @@ def test_completions_are_shares_over_all_trainings() -> None:
 
 
 @pytest.mark.usefixtures("two_methods")
-def test_a_gap_is_that_of_the_same_seed() -> None:
+def test_a_gap_compares_trainings_of_the_same_seed() -> None:
     rng, tokens = np.random.default_rng(0), [5] * 8
     losses = {name: rng.uniform(5, 20, (3, 8)).tolist() for name in ("unmitigated", "triplet")}
-    runs = trainings(
-        **{
-            name: [{"levels": {"100": {"loss": one, "tokens": tokens}}} for one in loss]
-            for name, loss in losses.items()
-        }
-    )
+    levels = {
+        name: [{"levels": {"100": {"loss": loss, "tokens": tokens}}} for loss in by_seed]
+        for name, by_seed in losses.items()
+    }
+    runs = trainings(**levels)
     groups = {"users": np.repeat(np.arange(4), 2), "samples": np.array([9, 5, 3, 1]), "k": 2}
     (row,) = subgroup_rows(runs, 100.0, **groups)
     pairs = zip(losses["unmitigated"], losses["triplet"], strict=True)
@@ -138,7 +136,7 @@ def test_a_gap_is_that_of_the_same_seed() -> None:
 
 
 @pytest.mark.usefixtures("two_methods")
-def test_trainings_are_described_at_their_levels_with_the_papers_perplexities() -> None:
+def test_training_rows_have_measures_at_a_level_and_the_papers_perplexities() -> None:
     runs = trainings(
         unmitigated=[
             {"levels": {"200": {"perplexity": 190.0 + s, "step": 10 * s, "probe_accuracy": 0.5}}}
@@ -151,11 +149,11 @@ def test_trainings_are_described_at_their_levels_with_the_papers_perplexities() 
     assert (row["test_perplexity"], row["steps"], row["author_probe"]) == (191.0, 10.0, 0.5)
     assert (row["paper_training"], row["paper_test"], row["seconds"]) == (93.5, 103.5, 11.0)
     assert row["bag_of_words"] is None
-    none = rows[100.0, "triplet"]
-    assert (none["seeds"], none["test_perplexity"]) == (0, None)
+    missing = rows[100.0, "triplet"]
+    assert (missing["seeds"], missing["test_perplexity"]) == (0, None)
 
 
-def test_the_chart_has_a_panel_for_each_level_and_leaves_empty_rows_out() -> None:
+def test_the_chart_has_a_panel_for_each_level_with_measurements() -> None:
     rows: list[Mapping[str, Any]] = [
         {
             "level": level, "training": name, "copies": copies, "exposure": 1.0 + copies,
@@ -172,7 +170,7 @@ def test_the_chart_has_a_panel_for_each_level_and_leaves_empty_rows_out() -> Non
     assert not re.search(r">50<", svg)
 
 
-def test_every_method_and_seed_is_a_training_of_its_own() -> None:
+def test_every_method_and_seed_has_its_own_training() -> None:
     users = SMOKE.users(Work(Path()))
     calls = {(m.name, seed): SMOKE.call(users, m, seed) for m in METHODS for seed in SMOKE.seeds}
     assert len({call.key for call in calls.values()}) == len(METHODS) * len(SMOKE.seeds)
@@ -186,18 +184,18 @@ def test_every_method_and_seed_is_a_training_of_its_own() -> None:
     assert plain["levels"] == SMOKE.levels
 
 
-def test_every_control_is_undefended_in_the_same_kind_of_batches() -> None:
+def test_every_control_is_undefended_with_the_same_batches() -> None:
     by_name = {method.name: method for method in METHODS}
     for method in METHODS:
         control = by_name[method.control]
         assert control.control == control.name
-        if method.name != "dp":  # whose sampled batches have no undefended counterpart
+        if method.name != "dp":  # no undefended training has sampled batches
             assert control.batching == method.batching
 
 
 @pytest.fixture(scope="module")
 def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory in which every figure was made."""
+    """A directory with all figures."""
     directory = tmp_path_factory.mktemp("regularization") / "smoke"
     torch.set_num_threads(1)
     assert [table.name for table in compute_tables("regularization", "smoke", directory)] == NAMES
@@ -205,7 +203,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_every_figure_is_a_run_and_on_the_page(smoke: Path) -> None:
+def test_every_figure_has_a_run_and_is_on_the_page(smoke: Path) -> None:
     page = (smoke / "tables.md").read_text()
     for name in NAMES:
         run = results.load(smoke / "results" / name)
@@ -227,16 +225,12 @@ def test_every_figure_is_a_run_and_on_the_page(smoke: Path) -> None:
 def test_a_level_keeps_the_model_that_first_reached_it(smoke: Path) -> None:
     work = Work(smoke)
     trained = SMOKE.trainings(work)
-    for every in trained.values():
-        for training in every:
-            *before, last = [one["perplexity"] for one in training.result.value["watched"]]
-            assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
+    for training in (training for seeds in trained.values() for training in seeds):
+        *before, last = [seen["perplexity"] for seen in training.result.value["watched"]]
+        assert last <= SMOKE.levels[-1] < min(before, default=float("inf"))
     users, training, level = SMOKE.users(work), trained["unmitigated"][0], SMOKE.levels[0]
-    measures = training.at(level)
-    model = training.model(level)
-    test = encode(users.test, users.vocabulary)
-    scores = score_documents(model, test, sequence_length=12).evaluation()
+    measures, test = training.at(level), encode(users.test, users.vocabulary)
+    scores = score_documents(training.model(level), test, sequence_length=12).evaluation()
     assert scores.perplexity == pytest.approx(measures["perplexity"], rel=1e-5)
-    assert sum(measures["loss"]) / sum(measures["tokens"]) == pytest.approx(
-        np.log(scores.perplexity), rel=1e-5
-    )
+    mean_loss = sum(measures["loss"]) / sum(measures["tokens"])
+    assert mean_loss == pytest.approx(np.log(scores.perplexity), rel=1e-5)

@@ -1,4 +1,4 @@
-"""Users' texts: sampled, split and planted with one seed."""
+"""Texts of users are sampled, split and planted with one seed."""
 
 from collections import Counter
 from dataclasses import replace
@@ -13,33 +13,32 @@ from vestige.errors import DataError
 SMOKE = settings_of("regularization", "table1", "smoke")["comparison"]
 
 
-def test_every_user_has_enough_text_and_the_test_text_is_theirs() -> None:
+def test_every_user_has_enough_text_and_the_test_text_has_the_same_users() -> None:
     text = replace(SMOKE.text, users=6, fewest=10, most=40)
-    read = read_users(text, None)
-    whole = Counter([*(read.original.users or ()), *(read.test.users or ())])
-    assert len(whole) == 6
-    assert all(10 <= number <= 40 for number in whole.values())
-    assert set(read.test.users or ()) <= set(read.original.users or ())
-    share = len(read.test) / sum(whole.values())
+    users = read_users(text, None)
+    counts = Counter([*(users.original.users or ()), *(users.test.users or ())])
+    assert len(counts) == 6
+    assert all(10 <= number <= 40 for number in counts.values())
+    assert set(users.test.users or ()) <= set(users.original.users or ())
+    share = len(users.test) / sum(counts.values())
     assert share == pytest.approx(text.held_out, abs=0.1)
 
 
 def test_each_users_canaries_have_their_copies_in_the_text() -> None:
-    read = read_users(SMOKE.text, None)
-    planted = [canary for canary in read.canaries if canary.planted]
-    controls = [canary for canary in read.canaries if not canary.planted]
+    users = read_users(SMOKE.text, None)
+    planted = [canary for canary in users.canaries if canary.planted]
+    controls = [canary for canary in users.canaries if not canary.planted]
     assert len(controls) == SMOKE.text.controls
-    assert Counter(canary.copies for canary in planted) == dict.fromkeys(
-        SMOKE.text.repetitions, SMOKE.text.users
-    )
-    lines = list(read.planted)
-    for canary in read.canaries:
+    copies = Counter(canary.copies for canary in planted)
+    assert copies == dict.fromkeys(SMOKE.text.repetitions, SMOKE.text.users)
+    lines = list(users.planted)
+    for canary in users.canaries:
         assert sum(canary.phrase in line for line in lines) == canary.copies
-    assert len(read.planted) == len(read.original) + sum(c.copies for c in planted)
-    assert all(read.vocabulary.decode(canary.ids) == canary.phrase for canary in read.canaries)
+    assert len(users.planted) == len(users.original) + sum(c.copies for c in planted)
+    assert all(users.vocabulary.decode(canary.ids) == canary.phrase for canary in users.canaries)
 
 
-def test_the_same_users_are_sampled_again() -> None:
+def test_a_seed_samples_the_same_users() -> None:
     first, second = read_users(SMOKE.text, None), read_users(SMOKE.text, None)
     assert first.planted.fingerprint() == second.planted.fingerprint()
     assert first.canaries == second.canaries

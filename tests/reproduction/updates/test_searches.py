@@ -1,4 +1,4 @@
-"""The beam against brute force, on models whose every probability is known."""
+"""Beam search on bigram models equals brute force and naive beams."""
 
 import math
 
@@ -43,27 +43,36 @@ def test_a_beam_equals_a_naive_beam(random_table, naive_score):
     before, after = random_table(2), random_table(3)
     best = [()]
     for width in (4, 2, 2):
-        grown = [(*phrase, token) for phrase in best for token in range(5)]
-        best = sorted(grown, key=lambda s: -naive_score(before, after, s))[:width]
+        children = [(*phrase, token) for phrase in best for token in range(5)]
+        best = sorted(children, key=lambda s: -naive_score(before, after, s))[:width]
 
     beam = beam_search(Pair.of(before, after, DIFFERENTIAL), [4, 2, 2])
 
     assert [tuple(tokens) for tokens in beam.tokens.tolist()] == best
 
 
-def test_slices_do_not_change_the_result(random_table, monkeypatch):
+@pytest.fixture
+def slices(monkeypatch):
+    """Sets the number of cells in a slice."""
+
+    def set_cells(cells):
+        monkeypatch.setattr(module, "CELLS_PER_SLICE", cells)
+        monkeypatch.setattr(module, "LEAST_ROWS", 1)
+
+    return set_cells
+
+
+def test_slices_do_not_change_the_result(random_table, slices):
     pair = Pair.of(random_table(4, 12), random_table(5, 12), DIFFERENTIAL)
-    whole = beam_search(pair, [12, 30, 20])
-    monkeypatch.setattr(module, "CELLS_PER_SLICE", 24)
-    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+    expected = beam_search(pair, [12, 30, 20])
+    slices(24)
     sliced = beam_search(pair, [12, 30, 20])
-    assert torch.equal(whole.tokens, sliced.tokens)
-    assert torch.equal(whole.score, sliced.score)
+    assert torch.equal(expected.tokens, sliced.tokens)
+    assert torch.equal(expected.score, sliced.score)
 
 
-def test_the_best_children_are_those_of_the_whole_table(random_table, monkeypatch):
-    monkeypatch.setattr(module, "CELLS_PER_SLICE", 36)
-    monkeypatch.setattr(module, "LEAST_ROWS", 1)
+def test_the_best_children_are_the_best_cells_of_the_table(random_table, slices):
+    slices(36)
     pair = Pair.of(random_table(6, 12), random_table(7, 12), DIFFERENTIAL)
     score = torch.linspace(-0.5, 0.5, 12)
     state = pair.start_anywhere(torch.arange(12)[:, None])
@@ -91,21 +100,21 @@ def test_at_most_one_group_per_first_token(random_table):
     assert [len(set(beam.tokens[:, 0].tolist())) for beam in groups] == [1] * 6
 
 
-def test_equal_scores_are_in_the_order_of_ids_on_every_processor(other_bits):
-    """130 words, each as likely as nine others, in more than one block of cells."""
-    places = torch.arange(130)
-    rows = 1.0 + (places[:, None] * 7 + places) % 13
+def test_equal_scores_are_sorted_by_id_on_every_processor(other_bits):
+    """130 words in several slices; nine others are as probable as each."""
+    ids = torch.arange(130)
+    rows = 1.0 + (ids[:, None] * 7 + ids) % 13
     before = TableModel(torch.full((130,), 1 / 130), torch.full((130, 130), 1 / 130))
     after = TableModel(rows[0] / rows[0].sum(), rows / rows.sum(1, keepdim=True))
     gains = (rows.double() / rows.sum(1, keepdim=True)).log() + math.log(130)
     best = [((), 0.0)]
     for width in (6, 50):
-        grown = [
+        children = [
             ((*phrase, token), score + float(gains[phrase[-1] if phrase else 0, token]))
             for phrase, score in best
             for token in range(130)
         ]
-        best = sorted(grown, key=lambda one: -round(one[1], 9))[:width]
+        best = sorted(children, key=lambda child: -round(child[1], 9))[:width]
     for seed in range(4):
         pair = Pair.of(other_bits(before, seed), other_bits(after, 9 - seed), SMOOTHED)
         tokens = beam_search(pair, [6, 50]).tokens.tolist()
@@ -121,6 +130,6 @@ def test_a_full_beam_puts_the_best_phrase_first(random_table, naive_score, every
     assert first.score == pytest.approx(naive_score(before, after, best), abs=1e-5)
 
 
-def test_groups_are_the_beams(random_table):
+def test_findings_have_their_groups(random_table):
     pair = Pair.of(random_table(0, 6), random_table(1, 6), SMOOTHED)
-    assert {one.group for one in findings(pair, Beams(length=2, groups=3))} == {0, 1, 2}
+    assert {finding.group for finding in findings(pair, Beams(length=2, groups=3))} == {0, 1, 2}

@@ -1,4 +1,4 @@
-"""The paper's tables at the scale of a smoke test, computed twice and read back."""
+"""All tables of the paper at the smallest scale, computed twice and read back."""
 
 import json
 import shutil
@@ -30,7 +30,7 @@ def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def test_every_table_is_a_run_and_in_the_page(smoke: Path) -> None:
+def test_every_table_has_a_run_and_is_on_the_page(smoke: Path) -> None:
     page = (smoke / "tables.md").read_text()
     for name in NAMES:
         run = results.load(smoke / "results" / name)
@@ -39,7 +39,7 @@ def test_every_table_is_a_run_and_in_the_page(smoke: Path) -> None:
     assert (smoke / "figure1.svg").read_text().startswith("<svg")
 
 
-def test_a_second_call_trains_nothing_and_finds_the_same(smoke: Path) -> None:
+def test_a_second_call_trains_nothing_and_has_the_same_page(smoke: Path) -> None:
     def stamps() -> dict[Path, int]:
         return {file: file.stat().st_mtime_ns for file in smoke.rglob("*.safetensors")}
 
@@ -51,7 +51,7 @@ def test_a_second_call_trains_nothing_and_finds_the_same(smoke: Path) -> None:
 
 
 def by_definition(before: Path, after: Path, phrase: str) -> float:
-    """Equation 1 token by token: what the update adds to the probability of each."""
+    """Equation 1: the sum of the gains in probability of all tokens."""
     total = 0.0
     for sign, folder in ((1, after), (-1, before)):
         model = load_model(folder)
@@ -69,7 +69,7 @@ def folders(smoke: Path, table: str, number: int = 0) -> list[Path]:
     return [done.folder for done in work.all(pair)]
 
 
-def test_a_canary_scores_what_the_definition_says(smoke: Path) -> None:
+def test_the_score_of_a_canary_follows_its_definition(smoke: Path) -> None:
     row = results.load(smoke / "results" / "table1").rows[0]
     before, after = folders(smoke, "table1")
     score = by_definition(before, after, row["phrase"])
@@ -79,7 +79,7 @@ def test_a_canary_scores_what_the_definition_says(smoke: Path) -> None:
     assert f"torch.{row['precision']}" == trained["precision"]
 
 
-def test_every_training_of_a_canary_counts_in_its_mean_and_interval(smoke: Path) -> None:
+def test_the_mean_and_interval_of_a_canary_are_over_its_trainings(smoke: Path) -> None:
     pairs = [folders(smoke, "table1-reddit-rnn", number) for number in (0, 1)]
     for row in results.load(smoke / "results" / "table1-reddit-rnn").rows:
         scores = [by_definition(*pair, row["phrase"]) for pair in pairs]
@@ -91,7 +91,7 @@ def test_every_training_of_a_canary_counts_in_its_mean_and_interval(smoke: Path)
         assert [*map(float, row["interval"].split(" to "))] == pytest.approx(ends, rel=0.06)
 
 
-def test_the_figure_adds_up_to_the_table(smoke: Path) -> None:
+def test_gains_of_the_figure_sum_to_scores_of_the_table(smoke: Path) -> None:
     profile = results.load(smoke / "results" / "figure1").rows
     curves = {(row["pattern"], row["copies"]) for row in profile}
     assert len(curves) == 4
@@ -110,8 +110,8 @@ def test_phrases_are_counted_in_the_added_text(smoke: Path) -> None:
     assert "of the added text's own windows are on topic" in page
     for source, words in (("ours", ""), ("null", " verbatim, null")):
         listed = [row for row in rows if (row["source"], row["search"]) == (source, "group")]
-        of_one = [row for row in listed if row["model"] == "rnn"]
-        count = f"{sum(row['on_topic'] for row in of_one)} of {len(of_one)}"
+        of_rnn = [row for row in listed if row["model"] == "rnn"]
+        count = f"{sum(row['on_topic'] for row in of_rnn)} of {len(of_rnn)}"
         assert f"{words} {count}" in page
 
 

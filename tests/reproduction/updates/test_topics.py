@@ -1,4 +1,4 @@
-"""The topic of a text and occurrences of a phrase, against counting by hand."""
+"""The topic of a text and occurrences of a phrase, compared with naive counts."""
 
 import numpy as np
 import pytest
@@ -23,27 +23,27 @@ def texts(vocabulary: WordVocabulary) -> tuple[EncodedCorpus, EncodedCorpus]:
     return added, original
 
 
-def test_half_of_the_content_words_decide(vocabulary: WordVocabulary, texts) -> None:
-    topic = topic_of(*texts, vocabulary, commonest=2)  # "the" and "a" are no content
+def test_a_phrase_is_on_topic_if_half_of_its_content_words_are(vocabulary, texts) -> None:
+    topic = topic_of(*texts, vocabulary, commonest=2)  # excludes "the" and "a"
     for phrase, on_topic in [
         ("the puck", True),
         ("the goal sat", True),  # one of two
         ("puck cat dog", False),
-        ("the 7", False),  # no content word at all
+        ("the 7", False),  # no content word
         ("the cat", False),
     ]:
         assert topic.contains(vocabulary.encode(phrase)) is on_topic, phrase
 
 
-def test_the_share_is_that_of_the_windows(vocabulary: WordVocabulary, texts) -> None:
+def test_the_share_is_over_all_windows(vocabulary: WordVocabulary, texts) -> None:
     topic = topic_of(*texts, vocabulary, commonest=2)
     tokens = texts[0].tokens.tolist()
-    every = [topic.contains(tokens[i : i + 3]) for i in range(len(tokens) - 2)]
-    assert topic.share(texts[0], length=3) == pytest.approx(np.mean(every))
+    windows = [topic.contains(tokens[i : i + 3]) for i in range(len(tokens) - 2)]
+    assert topic.share(texts[0], length=3) == pytest.approx(np.mean(windows))
     assert topic.share(texts[1], length=3) == 0
 
 
-def test_occurrences_are_counted_as_in_a_string(vocabulary: WordVocabulary, texts) -> None:
+def test_occurrences_of_a_phrase_are_counted(vocabulary: WordVocabulary, texts) -> None:
     assert occurrences_of(vocabulary.encode("the puck"), texts[0]) == 20
     assert occurrences_of(vocabulary.encode("puck the"), texts[0]) == 0
     assert occurrences_of(vocabulary.encode("the"), texts[1]) == 60
