@@ -159,7 +159,8 @@ def test_adapters_added_before_or_after_conversion_give_equal_steps():
         torch.testing.assert_close(result, expected)
     optimizer.step()
     assert all(
-        (one != two).any() for one, two in zip(start, trainable_parameters(after), strict=True)
+        (before != now).any()
+        for before, now in zip(start, trainable_parameters(after), strict=True)
     )
 
 
