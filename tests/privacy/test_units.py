@@ -1,4 +1,4 @@
-"""What is claimed of units at the edges: all drawn, nobody drawn, nothing to draw."""
+"""Units of privacy in edge cases: users without words, and steps that sample no user."""
 
 from itertools import pairwise
 
@@ -17,7 +17,7 @@ from vestige.training.sequences import SequenceBatches, Sequences
 CPU = torch.device("cpu")
 
 
-def made(texts: list[tuple[str, list[int]]]) -> EncodedCorpus:
+def encoded(texts: list[tuple[str, list[int]]]) -> EncodedCorpus:
     names = tuple(sorted({user for user, _ in texts}))
     offsets = np.cumsum([0, *(len(tokens) for _, tokens in texts)])
     users = np.array([names.index(user) for user, _ in texts], np.int32)
@@ -29,39 +29,41 @@ TEXTS = [("ann", [3, 4, 1]), ("bob", [5, 1]), ("cy", [6, 7, 8, 9, 1]), ("ann", [
 
 
 def batches(texts, draw, size):
-    return SequenceBatches(Sequences.of(made(texts), length=3), size, draw, 1, CPU)
+    return SequenceBatches(Sequences.of(encoded(texts), length=3), size, draw, 1, CPU)
 
 
 @pytest.mark.parametrize("draw", ["poisson", "poisson-users"])
-def test_a_user_without_a_word_is_no_unit_and_moves_no_lot(draw):
-    nobody = [("aa", [1]), *TEXTS, ("zoe", [1])]
-    one, other = batches(TEXTS, draw, 2), batches(nobody, draw, 2)
-    assert (one.units, one.sample_rate) == (other.units, other.sample_rate)
+def test_users_without_words_are_no_units_and_change_no_sample(draw):
+    with_empty_users = [("aa", [1]), *TEXTS, ("zoe", [1])]
+    expected, result = batches(TEXTS, draw, 2), batches(with_empty_users, draw, 2)
+    assert (result.units, result.sample_rate) == (expected.units, expected.sample_rate)
     for epoch in range(10):
-        lots = [[b.targets.tolist() for b in every.epoch(7, epoch)] for every in (one, other)]
-        assert lots[0] == lots[1]
+        first, second = (
+            [b.targets.tolist() for b in sampler.epoch(7, epoch)] for sampler in (expected, result)
+        )
+        assert first == second
 
 
 @pytest.mark.parametrize("draw", ["poisson", "poisson-users"])
-def test_text_of_nobody_but_users_without_a_word_is_refused(draw):
+def test_a_corpus_whose_users_have_no_words_is_refused(draw):
     with pytest.raises(TrainingError, match="No document has a word"):
         batches([("ann", [1]), ("bob", [1])], draw, 1)
 
 
 @pytest.mark.parametrize("federated", [False, True])
-def test_steps_that_draw_nobody_are_noise_alone_and_count(tiny_model, federated):
+def test_steps_that_sample_no_user_add_only_noise_and_are_counted(tiny_model, federated):
     shared = {"noise_multiplier": 1.0, "max_grad_norm": 1.0, "expected_units": 1}
     step = (
         DPFedAvgStep(**shared) if federated else DPSGDStep(**shared, sequence_length=3, unit="user")
     )
-    path = []
+    weights_before = []
 
-    class Nobody:
+    class EmptySample:
         def draw_from(self, secret, number):
             step.draw_from(secret, number)
 
         def __call__(self, model, batch, state):
-            path.append(weights(model))
+            weights_before.append(weights(model))
             return step(model, batch.select(torch.empty(0, dtype=torch.int64)), state)
 
     model = tiny_model()
@@ -74,9 +76,9 @@ def test_steps_that_draw_nobody_are_noise_alone_and_count(tiny_model, federated)
         optimizer="sgd",
         learning_rate=0.1,
     )
-    history = train(model, made(TEXTS), config=config, step=Nobody())
-    assert (len(path), history.epochs[-1].step) == (6, 6)
-    for before, after in pairwise([*path, weights(model)]):
+    history = train(model, encoded(TEXTS), config=config, step=EmptySample())
+    assert (len(weights_before), history.epochs[-1].step) == (6, 6)
+    for before, after in pairwise([*weights_before, weights(model)]):
         assert float((after - before).std()) == pytest.approx(0.1, rel=0.2)
         assert float((after - before).abs().max()) < 0.1 * 6
 
