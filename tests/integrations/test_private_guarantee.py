@@ -10,7 +10,7 @@ from transformers import EarlyStoppingCallback, GPT2LMHeadModel, Trainer, Traine
 
 import vestige
 from tests.integrations.worlds import TEXTS, Steps, gpt2, private_trainer, seeded
-from vestige.errors import DataError, TrainingError
+from vestige.errors import DataError, NotFinite, TrainingError
 
 CLIP = 0.5
 OTHERS = ["a text of nobody", "another one"]
@@ -196,3 +196,12 @@ def test_a_model_with_an_unknown_training_has_no_guarantee(tmp_path, lora):
         continued.train()
         statement = continued.privacy_statement[0]
         assert statement.startswith("No guarantee: the model was trained after")
+
+
+def test_weights_that_overflow_are_refused(tmp_path):
+    trainer = private_trainer(tmp_path, vestige.DPSGD(epsilon=8), lora=False)
+    with torch.no_grad():
+        for parameter in trainer.model.parameters():
+            parameter.mul_(1e30)
+    with pytest.raises(NotFinite, match="first row"):
+        trainer.train()

@@ -93,7 +93,9 @@ def test_an_adapter_on_tied_weights_cannot_be_merged(make, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_moved_base_is_passed_or_relative_to_the_adapter(name, adapter, folders, tmp_path):
+def test_a_moved_base_is_passed_or_relative_to_the_adapter(
+    name, adapter, folders, tmp_path, monkeypatch
+):
     expected = answer(load_model(adapter))
     moved = shutil.copytree(folders[name], tmp_path / "training" / "model")
     edit_json(adapter / CONFIG, base_model_name_or_path=str(tmp_path / "gone"))
@@ -101,6 +103,10 @@ def test_a_moved_base_is_passed_or_relative_to_the_adapter(name, adapter, folder
         load_model(adapter)
     assert torch.equal(answer(load_model(adapter, base=moved.parent)), expected)
     edit_json(adapter / CONFIG, base_model_name_or_path="../training/model")
+    assert torch.equal(answer(load_model(adapter)), expected)
+    for part in ("training/model", "here"):
+        (tmp_path / "elsewhere" / part).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere" / "here")  # another ../training/model
     assert torch.equal(answer(load_model(adapter)), expected)
 
 

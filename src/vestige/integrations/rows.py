@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from vestige.errors import NotFinite
 from vestige.training.batches import IGNORED
 
 MAX_ROWS = 5_000
@@ -49,7 +50,11 @@ def left_aligned(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def loss_problem(model: Any, inputs: dict[str, Any]) -> str:
-    """Why `row_losses` is not the training loss of a model on one row; "" if it is."""
+    """Why `row_losses` is not the training loss of a model on one row; "" if it is.
+
+    Raises:
+        NotFinite: the loss is NaN or infinite.
+    """
     labels, ids = inputs.get("labels"), inputs.get("input_ids")
     if labels is None:
         return "the data collator returns no labels"
@@ -59,6 +64,8 @@ def loss_problem(model: Any, inputs: dict[str, Any]) -> str:
     if model_loss is None or not (labels[:, 1:] != IGNORED).any():
         return ""
     row_loss = row_losses(model, inputs)[0]
+    if not (model_loss.isfinite() and row_loss.isfinite()):
+        raise NotFinite("the loss of the first row is not finite: the weights are broken")
     if torch.isclose(model_loss.float(), row_loss, rtol=LOSS_TOLERANCE, atol=LOSS_TOLERANCE):
         return ""
     return f"{type(model).__name__} trains on another loss than the cross-entropy of next tokens"

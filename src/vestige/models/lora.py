@@ -204,7 +204,10 @@ def only_our_warnings() -> Iterator[None]:
 
 
 def base_of(folder: Path) -> str | Path:
-    """Folder or hub name of an adapter's base; a path may be relative to the adapter's folder.
+    """Folder or hub name of an adapter's base.
+
+    A relative path starts from the adapter's folder; or from the working directory, if no model is
+    there.
 
     Raises:
         ModelError: the adapter is damaged, or its base is missing.
@@ -213,7 +216,7 @@ def base_of(folder: Path) -> str | Path:
     name = _config(folder).base_model_name_or_path
     if not name:
         raise ModelError(f"{file} names no base", remedy=_LORA_REMEDY)
-    for path in (Path(name), folder / name):
+    for path in (folder / name, Path(name)):
         if model_folder(path).is_dir() or gguf_file(path) is not None:
             return model_folder(path)
     if Path(name).is_absolute() or name.startswith("."):
