@@ -172,8 +172,8 @@ def test_noise_for_no_budget_is_refused(change):
 
 
 GRID = [  # the first two in every run
-    pytest.param(noise, rate, steps, delta, marks=() if place < 2 else pytest.mark.slow)
-    for place, (noise, rate, steps) in enumerate((
+    pytest.param(noise, rate, steps, delta, marks=() if position < 2 else pytest.mark.slow)
+    for position, (noise, rate, steps) in enumerate((
         (1.1, 0.01, 1000), (3.0, 0.2, 500), (0.7, 0.005, 300), (1.0, 0.04, 300), (2.0, 1.0, 7),
         (0.5, 0.02, 50), (4.0, 0.1, 2000), (1.3, 0.3, 60), (8.0, 0.5, 1000), (0.9, 0.002, 5000),
     ))
@@ -228,8 +228,8 @@ def test_without_sampling_it_is_one_gaussian(accountant):
     ]
     together = sum(one.steps * one.noise_multiplier**-2 for one in whole) ** -0.5
     exact = exact_gaussian_epsilon(together, DELTA)  # Balle and Wang (2018), Theorem 8
-    found = composed_epsilon(whole, delta=DELTA, accountant=accountant)
-    assert exact - 1e-6 <= found <= exact + (0.3 if accountant == "rdp" else 0.01)
+    result = composed_epsilon(whole, delta=DELTA, accountant=accountant)
+    assert exact - 1e-6 <= result <= exact + (0.3 if accountant == "rdp" else 0.01)
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def epsilon(*entries):
 
 @pytest.mark.parametrize("same", [0, 50, 100])
 def test_one_record_in_common_counts_as_all_and_none_as_nothing(same):
-    found = ancestry(
+    result = ancestry(
         OWN,
         read([f"t{n}" for n in range(100)]),
         (FIRST, SECOND),
@@ -52,41 +52,41 @@ def test_one_record_in_common_counts_as_all_and_none_as_nothing(same):
             ID["second"]: read(["other text"]),
         },
     )
-    assert found.shared == ((FIRST,) if same else ())
-    assert found.epsilon == pytest.approx(epsilon(FIRST, OWN) if same else OWN.epsilon)
-    assert (found.reasons, found.unknown, found.if_read) == ((), (), None)
+    assert result.shared == ((FIRST,) if same else ())
+    assert result.epsilon == pytest.approx(epsilon(FIRST, OWN) if same else OWN.epsilon)
+    assert (result.reasons, result.unknown, result.if_read) == ((), (), None)
 
 
 def test_all_that_share_records_compose():
     both = {ID["first"]: read(["a"]), ID["second"]: read(["b"])}
-    found = ancestry(OWN, read(["a", "b"]), (FIRST, SECOND), both)
-    assert found.epsilon == pytest.approx(epsilon(FIRST, SECOND, OWN))
+    result = ancestry(OWN, read(["a", "b"]), (FIRST, SECOND), both)
+    assert result.epsilon == pytest.approx(epsilon(FIRST, SECOND, OWN))
 
 
 def test_an_undefended_ancestor_on_the_same_text_leaves_no_guarantee():
-    found = ancestry(OWN, read(["a", "b", "c"]), (PLAIN,), {ID["plain"]: read(["a", "z"])})
-    assert found.epsilon is None
-    assert "training 00000000 (undefended) trained on them without a guarantee" in found.reasons[0]
+    result = ancestry(OWN, read(["a", "b", "c"]), (PLAIN,), {ID["plain"]: read(["a", "z"])})
+    assert result.epsilon is None
+    assert "training 00000000 (undefended) trained on them without a guarantee" in result.reasons[0]
 
 
 def test_what_chose_an_epoch_before_has_no_guarantee_from_it():
     before = {ID["first"]: read(["x"], held_out=["a"])}
-    found = ancestry(OWN, read(["a", "b"]), (FIRST,), before)
-    assert found.epsilon is None
-    assert "chose its epoch" in found.reasons[0]
+    result = ancestry(OWN, read(["a", "b"]), (FIRST,), before)
+    assert result.epsilon is None
+    assert "chose its epoch" in result.reasons[0]
 
 
 def test_held_out_records_of_its_own_are_not_counted():
-    found = ancestry(OWN, read(["a"], held_out=["b"]), (PLAIN,), {ID["plain"]: read(["b"])})
-    assert (found.shared, found.epsilon) == ((), OWN.epsilon)
+    result = ancestry(OWN, read(["a"], held_out=["b"]), (PLAIN,), {ID["plain"]: read(["b"])})
+    assert (result.shared, result.epsilon) == ((), OWN.epsilon)
 
 
 def test_what_an_unknown_ancestor_read_is_a_condition():
     own = read(["a", "b"])
-    found = ancestry(OWN, own, (FIRST, SECOND), {ID["first"]: read(["a"])})
-    assert (found.shared, found.unknown) == ((FIRST,), (SECOND,))
-    assert found.epsilon == pytest.approx(epsilon(FIRST, OWN))
-    assert found.if_read == pytest.approx(epsilon(FIRST, SECOND, OWN))
+    result = ancestry(OWN, own, (FIRST, SECOND), {ID["first"]: read(["a"])})
+    assert (result.shared, result.unknown) == ((FIRST,), (SECOND,))
+    assert result.epsilon == pytest.approx(epsilon(FIRST, OWN))
+    assert result.if_read == pytest.approx(epsilon(FIRST, SECOND, OWN))
     elsewhere = LedgerEntry(id=ID["hub"], defence="unknown")
     condition = ancestry(OWN, own, (elsewhere,), {})
     assert condition.if_read is None
@@ -99,12 +99,12 @@ def test_what_an_unknown_ancestor_read_is_a_condition():
 def test_only_one_and_the_same_unit_composes(mine, theirs):
     own, first = replace(OWN, unit=mine), replace(FIRST, unit=theirs)
     records = read(["a", "b"], ["ann", "bob"])
-    found = ancestry(own, records, (first,), {ID["first"]: read(["a"], ["ann"])})
+    result = ancestry(own, records, (first,), {ID["first"]: read(["a"], ["ann"])})
     if mine == theirs:
-        assert found.epsilon == pytest.approx(epsilon(first, own))
+        assert result.epsilon == pytest.approx(epsilon(first, own))
     else:
-        assert found.epsilon is None
-        assert "another unit" in found.reasons[0]
+        assert result.epsilon is None
+        assert "another unit" in result.reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -114,14 +114,14 @@ def test_only_one_and_the_same_unit_composes(mine, theirs):
 def test_a_user_is_known_by_name_and_by_text(texts, users, shared):
     own, first = replace(OWN, unit="user"), replace(FIRST, unit="user")
     records = read(["a", "b"], ["ann", "bob"])
-    found = ancestry(own, records, (first,), {ID["first"]: read(texts, users)})
-    assert found.shared == ((first,) if shared else ())
+    result = ancestry(own, records, (first,), {ID["first"]: read(texts, users)})
+    assert result.shared == ((first,) if shared else ())
 
 
 def test_other_lengths_compose_for_documents_of_the_smaller_one():
     shorter = replace(FIRST, sequence_length=16)
-    found = ancestry(OWN, read(["a", "b"]), (shorter,), {ID["first"]: read(["a"])})
-    assert found.longest == 16
+    result = ancestry(OWN, read(["a", "b"]), (shorter,), {ID["first"]: read(["a"])})
+    assert result.longest == 16
     assert ancestry(OWN, read(["b"]), (shorter,), {ID["first"]: read(["a"])}).longest is None
 
 
@@ -132,5 +132,5 @@ def test_other_lengths_compose_for_documents_of_the_smaller_one():
 def test_of_what_text_the_vocabulary_was_made(vocabulary, made, count):
     entry = replace(OWN, vocabulary=ID[vocabulary])
     others = {ID["public"]: read(["p"]), ID["first"]: read(["x"], held_out=["a"])}
-    found = ancestry(entry, read(["a", "b"]), (), others)
-    assert (found.vocabulary, found.in_vocabulary) == (made, count)
+    result = ancestry(entry, read(["a", "b"]), (), others)
+    assert (result.vocabulary, result.in_vocabulary) == (made, count)

@@ -177,8 +177,8 @@ def test_dropout_enters_the_gradient_as_in_a_plain_pass(name, monkeypatch):
     step = step_of(expected_units=1)
     step(model, batch, None)
     torch.testing.assert_close(torch.cat(step.norms), norms)
-    for place, parameter in enumerate(model.parameters()):
-        expected = sum(scale * grads[place] for scale, grads in zip(scales, own, strict=True))
+    for position, parameter in enumerate(model.parameters()):
+        expected = sum(scale * grads[position] for scale, grads in zip(scales, own, strict=True))
         torch.testing.assert_close(parameter.grad, expected)
 
 
@@ -189,16 +189,16 @@ def test_dropout_drops_nothing_in_evaluation():
         replace(SHAPES["one layer"], dropout_in=0.3, dropout_out=0.4),
         seed=1,
     )
-    found = []
+    result = []
     for active in (True, False):
         step = step_of()
         step(model.train(active), batch, None)
-        found.append(torch.cat(step.norms))
+        result.append(torch.cat(step.norms))
     step = step_of()
     plain = new_model(model.vocabulary, SHAPES["one layer"], seed=1)
     step(plain, batch, None)
-    torch.testing.assert_close(found[1], torch.cat(step.norms))
-    assert not torch.allclose(found[0], found[1])
+    torch.testing.assert_close(result[1], torch.cat(step.norms))
+    assert not torch.allclose(result[0], result[1])
 
 
 @pytest.mark.slow
@@ -308,10 +308,10 @@ def test_an_epoch_goes_on_where_it_was_left(draw):
 def test_norms_that_are_formed_where_tokens_cancel_are_those_of_gram_matrices(
     name, unit, monkeypatch
 ):
-    batch, found = make_batch(make_data()), []
+    batch, result = make_batch(make_data()), []
     for cancelled in (0.0, 2.0):
         monkeypatch.setattr(unit_gradients, "_CANCELLATION", cancelled)
         step = step_of(unit=unit)
         step(make_model(name), batch, None)
-        found.append(torch.cat(step.norms))
-    torch.testing.assert_close(*found, rtol=1e-5, atol=1e-7)
+        result.append(torch.cat(step.norms))
+    torch.testing.assert_close(*result, rtol=1e-5, atol=1e-7)

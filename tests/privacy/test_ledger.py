@@ -108,6 +108,6 @@ def test_a_ledger_of_removed_mechanisms_is_read_and_composes_upwards():
     assert falling.mechanism == Mechanism(noise_multiplier=1.0, sample_rate=0.1, steps=80)
     assert falling.mechanism.epsilon(1e-4) > 3.4
     new = replace(PRIVATE, sequence_length=16, delta=1e-4)
-    found = Ancestry.of(new, (banded, falling), ())
-    assert found.epsilon > max(9.5, falling.mechanism.epsilon(1e-4))
+    result = Ancestry.of(new, (banded, falling), ())
+    assert result.epsilon > max(9.5, falling.mechanism.epsilon(1e-4))
     assert from_json(to_json((banded, falling)).encode(), where="privacy.json") == (banded, falling)

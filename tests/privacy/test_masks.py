@@ -124,8 +124,8 @@ def test_a_row_anywhere_moves_the_sum_by_the_clipping_norm_alone(new, at_once):
         model.linear.weight.grad = torch.zeros_like(model.linear.weight)
         model.linear.bias.grad = torch.zeros_like(model.linear.bias)
 
-        def losses(places):
-            return model(data[numbers[places]]).square().sum((1, 2))
+        def losses(positions):
+            return model(data[numbers[positions]]).square().sum((1, 2))
 
         units = torch.arange(len(numbers))
         step.draw_from(Secret.of_seed(1), 0)
@@ -140,7 +140,7 @@ def test_a_row_anywhere_moves_the_sum_by_the_clipping_norm_alone(new, at_once):
 def test_chance_that_rows_draw_otherwise_is_refused():
     def check(own):
         model = Drops(own)
-        refuse_other_randomness(CHANCE, lambda places: model(torch.ones(len(places), 4, 6)))
+        refuse_other_randomness(CHANCE, lambda positions: model(torch.ones(len(positions), 4, 6)))
 
     check(None)
     check(lambda read: read * (torch.rand(()) > 0.1))  # once for all rows

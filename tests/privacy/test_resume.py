@@ -134,15 +134,15 @@ def test_interrupted_at_any_step_it_ends_in_the_same_bits(
     whole = left_behind(tmp_path / "whole")
     assert any(name.startswith("step.") for name in whole) == (defence == "adversarial")
     ends = [record.step for record in history.epochs]
-    for place in range(step.taken):
-        directory = tmp_path / str(place)
+    for position in range(step.taken):
+        directory = tmp_path / str(position)
         with pytest.raises(Killed):
-            run(directory, defence, batching, architecture, die_at=place)
+            run(directory, defence, batching, architecture, die_at=position)
         again, same, rest = run(directory, defence, batching, architecture)
         assert left_behind(directory) == whole
         assert same == history
         # Steps since the last checkpoint or evaluation are taken again, no others.
-        saved = max(s for s in (0, *range(3, 99, 3), *ends) if s <= place)
+        saved = max(s for s in (0, *range(3, 99, 3), *ends) if s <= position)
         assert rest.taken == ends[-1] - saved
         pairs = zip(model.parameters(), again.parameters(), strict=True)
         assert all(p.equal(q) for p, q in pairs)

@@ -107,11 +107,11 @@ def test_an_earlier_training_without_a_guarantee_leaves_none():
 
 def test_what_an_unknown_training_read_is_a_condition():
     elsewhere = LedgerEntry(id="b" * 32, defence="unknown")
-    found = replace(FRESH, unknown=(elsewhere,), unknown_reasons=("its text is unknown",))
-    said = replace(STATEMENT, ancestry=found).headlines()
+    result = replace(FRESH, unknown=(elsewhere,), unknown_reasons=("its text is unknown",))
+    said = replace(STATEMENT, ancestry=result).headlines()
     assert said[0].startswith(f"{EPSILON} at δ = 1e-5")
     assert "For a document that it used, there is no guarantee: its text is unknown." in said[1]
-    known = replace(found, if_read=5.5, unknown_reasons=())
+    known = replace(result, if_read=5.5, unknown_reasons=())
     assert "all together have ε = 5.5" in replace(STATEMENT, ancestry=known).headlines()[1]
 
 
@@ -142,8 +142,8 @@ def test_a_void_guarantee_is_none(change, why):
     ],
 )
 def test_a_vocabulary_that_may_tell_is_among_the_headlines(vocabulary, said):
-    found = replace(FRESH, vocabulary=vocabulary, in_vocabulary=7)
-    assert any(said in one for one in replace(STATEMENT, ancestry=found).headlines())
+    result = replace(FRESH, vocabulary=vocabulary, in_vocabulary=7)
+    assert any(said in one for one in replace(STATEMENT, ancestry=result).headlines())
     assert not any("ocabulary" in one for one in STATEMENT.headlines())
 
 

@@ -239,9 +239,9 @@ def batches_of(task, batch_size, length=100, first=77):
 def test_an_epoch_holds_every_pair_once_in_batches_of_one_source_length(batch_size):
     batches = numbered_pairs(batch_size, 100)
     assert not batches.carries
-    found, seen, tokens = list(batches.epoch(7, 1)), [], 0
-    assert len(found) == len(batches)
-    for batch in found:
+    result, seen, tokens = list(batches.epoch(7, 1)), [], 0
+    assert len(result) == len(batches)
+    for batch in result:
         rows, length = batch.sources.shape
         assert rows <= batch_size
         numbers = batch.sources[:, 0].tolist()
@@ -256,16 +256,16 @@ def test_an_epoch_holds_every_pair_once_in_batches_of_one_source_length(batch_si
 
 
 def test_long_pairs_are_cut_and_never_in_pieces():
-    found = list(numbered_pairs(100, 2).epoch(0, 0))
-    assert {batch.sources.shape[1] for batch in found} == {1, 2}
-    assert sum(batch.tokens for batch in found) == np.minimum(LENGTHS[:, 1], 2).sum()
-    assert sum(len(batch.sources) for batch in found) == len(LENGTHS)
+    result = list(numbered_pairs(100, 2).epoch(0, 0))
+    assert {batch.sources.shape[1] for batch in result} == {1, 2}
+    assert sum(batch.tokens for batch in result) == np.minimum(LENGTHS[:, 1], 2).sum()
+    assert sum(len(batch.sources) for batch in result) == len(LENGTHS)
 
 
 def test_a_pair_without_a_word_to_predict_is_left_out():
     pairs = worlds.of_texts([("un", "one"), ("deux", ""), ("", "two")])
-    found = list(batches_of(PairTask(pairs, None), 100).epoch(0, 0))
-    assert sorted(batch.sources.tolist() for batch in found) == [[[1]], [[2, 1]]]
+    result = list(batches_of(PairTask(pairs, None), 100).epoch(0, 0))
+    assert sorted(batch.sources.tolist() for batch in result) == [[[1]], [[2, 1]]]
     nothing = PairTask(worlds.of_texts([("un", ""), ("deux", "")]), None)
     with pytest.raises(TrainingError, match="No document has a word"):
         batches_of(nothing, 100)
@@ -278,15 +278,15 @@ def test_an_epoch_holds_every_utterance_once_in_batches_of_one_length(batch_size
     tags = [["O"] * length for length in lengths]
     data = EncodedUtterances.of(tokens, tags, ["Go"] * 11, Labels(("Go",), ("O",)))
     batches = batches_of(UtteranceTask(data, None), batch_size)
-    found = list(batches.epoch(7, 2))
-    assert len(found) == len(batches)
-    for batch in found:
+    result = list(batches.epoch(7, 2))
+    assert len(result) == len(batches)
+    for batch in result:
         rows, length = batch.inputs.shape
         assert rows <= batch_size
         assert (batch.tags.shape, batch.intents.shape) == ((rows, length), (rows,))
         assert batch.tokens == rows * length
         assert (lengths[batch.inputs[:, 0]] == length).all()
-    seen = [number for batch in found for number in batch.inputs[:, 0].tolist()]
+    seen = [number for batch in result for number in batch.inputs[:, 0].tolist()]
     assert sorted(seen) == list(range(11))
 
 

@@ -93,8 +93,8 @@ def test_the_transformer_preset_has_the_papers_layers_heads_and_width():
 
 
 def test_the_audit_tasks_have_the_papers_sizes_and_trainings():
-    found = {"next-word": preset("next-word"), **PAIR_PRESETS}
-    for name, made in found.items():
+    result = {"next-word": preset("next-word"), **PAIR_PRESETS}
+    for name, made in result.items():
         assert made is preset_of(name)
         assert made.vocabulary_size == 5_000
         assert (made.model.embedding_size, made.model.hidden_size) == (128, 128)
@@ -103,9 +103,9 @@ def test_the_audit_tasks_have_the_papers_sizes_and_trainings():
         assert (training.optimizer, training.learning_rate, training.epochs) == ("adam", 1e-3, 30)
         assert training.batch_size == (35 if name == "next-word" else 20)
         assert training.batching == "documents"
-    assert found["next-word"].model.layers == 1
-    assert found["translation"].model.attention
-    assert not found["dialogue"].model.attention
+    assert result["next-word"].model.layers == 1
+    assert result["translation"].model.attention
+    assert not result["dialogue"].model.attention
 
 
 def test_an_unknown_preset_or_task_is_answered_with_the_known_ones():
@@ -191,8 +191,8 @@ def test_labels_may_come_from_elsewhere():
 def test_a_word_has_its_own_vector_or_that_of_its_lower_case(tmp_path):
     given = vectors(york=[1, 2], to=[3, 4], bath=[5, 6], Bath=[7, 8])
     model = new_intent_slot_model(SAID, vectors=given, words=["Bath"], seed=0)
-    found = [row(model, word) for word in ("York", "to", "bath", "Bath", "<unk>")]
-    assert found == [[1, 2], [3, 4], [5, 6], [7, 8], [4, 5]]  # the mean of all
+    result = [row(model, word) for word in ("York", "to", "bath", "Bath", "<unk>")]
+    assert result == [[1, 2], [3, 4], [5, 6], [7, 8], [4, 5]]  # the mean of all
     assert model.config.embedding_size == 2
     (tmp_path / "some.txt").write_text("to 1 2\nyork 3 4\nhaus 5 6\n")
     model = new_intent_slot_model(SAID, vectors=str(tmp_path / "some.txt"), seed=0)

@@ -43,8 +43,8 @@ def table(start, after):
 def naive(model, tokens, starts):
     """exp(-mean log p) and the share of first choices; the context begins anew at `starts`."""
     total, right, state = 0.0, 0, None
-    for place, (token, following) in enumerate(pairwise(tokens)):
-        if place in starts:
+    for position, (token, following) in enumerate(pairwise(tokens)):
+        if position in starts:
             state = model.start(1, anywhere=True)
         state = model.advance(state, torch.tensor([token]))
         log_probs = model.log_probs(state)[0]
@@ -65,13 +65,13 @@ def naive(model, tokens, starts):
 )
 def test_a_stream_is_scored_by_the_definition_without_dropout(architecture, rows, length, starts):
     model, text = language_model(architecture).train(), stream(99)
-    found = evaluate(model, text, batch_size=rows, sequence_length=length)
+    result = evaluate(model, text, batch_size=rows, sequence_length=length)
     assert model.training
     perplexity, accuracy = naive(model.eval(), text.tokens.tolist(), starts)
-    assert found.perplexity == pytest.approx(perplexity, rel=1e-5)
-    assert found.accuracy == pytest.approx(accuracy)
-    assert found.tokens == 98
-    assert evaluate(model, text, batch_size=rows, sequence_length=length) == found
+    assert result.perplexity == pytest.approx(perplexity, rel=1e-5)
+    assert result.accuracy == pytest.approx(accuracy)
+    assert result.tokens == 98
+    assert evaluate(model, text, batch_size=rows, sequence_length=length) == result
     assert not model.training
 
 
@@ -80,9 +80,9 @@ def test_a_stream_is_scored_by_the_definition_without_dropout(architecture, rows
 @pytest.mark.parametrize("rows", [1, 4, 9])
 def test_every_token_but_the_first_is_predicted_exactly_once(tokens, rows):
     uniform = table(torch.full((SIZE,), 1 / SIZE), torch.full((SIZE, SIZE), 1 / SIZE))
-    found = evaluate(uniform, stream(tokens), batch_size=rows)
-    assert found.tokens == tokens - 1
-    assert found.perplexity == pytest.approx(SIZE)
+    result = evaluate(uniform, stream(tokens), batch_size=rows)
+    assert result.tokens == tokens - 1
+    assert result.perplexity == pytest.approx(SIZE)
 
 
 def test_one_token_leaves_nothing_to_predict():
@@ -119,16 +119,16 @@ def naive_document(model, tokens, length):
 @pytest.mark.parametrize("length", [16, 4, 1])
 def test_documents_are_scored_as_if_read_one_by_one(architecture, length):
     model, data = language_model(architecture), documents(5, 9, 1, 2, 12, 9, 3)
-    found = score_documents(model.train(), data, sequence_length=length)
+    result = score_documents(model.train(), data, sequence_length=length)
     assert model.training
     model.eval()
     for index in range(len(data)):
         text = data.document(index).tolist()
         loss, right = (0.0, 0) if len(text) == 1 else naive_document(model, text, length)
-        assert found.loss[index] == pytest.approx(loss, rel=1e-5)
-        assert found.right[index] == right
-        assert found.tokens[index] == (0 if len(text) == 1 else len(text))
-    assert (found.loss.dtype, found.right.dtype, found.tokens.dtype) == (
+        assert result.loss[index] == pytest.approx(loss, rel=1e-5)
+        assert result.right[index] == right
+        assert result.tokens[index] == (0 if len(text) == 1 else len(text))
+    assert (result.loss.dtype, result.right.dtype, result.tokens.dtype) == (
         np.float64, np.int64, np.int64,
     )  # fmt: skip
 
@@ -139,9 +139,9 @@ def test_one_document_is_scored_as_the_stream_that_it_is(architecture):
     tokens = np.append(np.int32(model.first_token), data.tokens)
     whole = EncodedCorpus(tokens, np.array([0, 13]))
     as_stream = evaluate(model, whole, batch_size=1, sequence_length=99)
-    found = score_documents(model, data, sequence_length=99).evaluation()
-    assert found.perplexity == pytest.approx(as_stream.perplexity, rel=1e-6)
-    assert (found.accuracy, found.tokens) == (as_stream.accuracy, as_stream.tokens)
+    result = score_documents(model, data, sequence_length=99).evaluation()
+    assert result.perplexity == pytest.approx(as_stream.perplexity, rel=1e-6)
+    assert (result.accuracy, result.tokens) == (as_stream.accuracy, as_stream.tokens)
 
 
 def test_documents_have_the_closed_form_of_a_table():
@@ -226,20 +226,20 @@ def naive_pairs(model, corpus):
 def test_accuracy_and_perplexity_of_pairs_are_the_papers(shape):
     corpus, model = numbers(16), worlds.translator(**shape)
     learn(model, PairTask(encoded(corpus), None), config=TRAINING)
-    found = score_pairs(model.train(), encoded(corpus))
+    result = score_pairs(model.train(), encoded(corpus))
     assert model.training
     perplexity, accuracy, tokens = naive_pairs(model, corpus)
-    assert found.evaluation().perplexity == pytest.approx(perplexity, rel=1e-5)
-    assert found.evaluation().accuracy == pytest.approx(accuracy)
-    assert found.evaluation().tokens == tokens
+    assert result.evaluation().perplexity == pytest.approx(perplexity, rel=1e-5)
+    assert result.evaluation().accuracy == pytest.approx(accuracy)
+    assert result.evaluation().tokens == tokens
     alone = score_pairs(model, encoded(corpus.take([7]))).loss
-    assert found.loss[7] == pytest.approx(alone[0], rel=1e-5)
-    assert found.tokens.tolist() == [len(text.split()) + 1 for text in corpus]
+    assert result.loss[7] == pytest.approx(alone[0], rel=1e-5)
+    assert result.tokens.tolist() == [len(text.split()) + 1 for text in corpus]
 
 
 def test_a_pair_without_a_word_to_predict_scores_nothing():
-    found = score_pairs(worlds.translator(), worlds.of_texts([("un", "one"), ("deux", "")]))
-    assert (found.loss[1], found.right[1], found.tokens[1]) == (0, 0, 0)
+    result = score_pairs(worlds.translator(), worlds.of_texts([("un", "one"), ("deux", "")]))
+    assert (result.loss[1], result.right[1], result.tokens[1]) == (0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -252,8 +252,8 @@ def translator():
 
 
 def answers(model, corpus):
-    found = answer_greedily(model, encoded(corpus).sources)
-    return [model.vocabulary.decode(ids) for ids in found]
+    result = answer_greedily(model, encoded(corpus).sources)
+    return [model.vocabulary.decode(ids) for ids in result]
 
 
 @torch.no_grad()
@@ -272,23 +272,23 @@ def greedy(model, source, length):
 @pytest.mark.parametrize("length", [1, 3, 9])
 def test_answers_are_the_likeliest_tokens_one_by_one(translator, length):
     corpus = numbers(12, seed=3)
-    found = answer_greedily(translator.train(), encoded(corpus).sources, length=length)
+    result = answer_greedily(translator.train(), encoded(corpus).sources, length=length)
     assert translator.training
-    assert max(map(len, found)) <= length
+    assert max(map(len, result)) <= length
     if length > 4:  # else the end of a source was not read
-        assert len({len(answer) for answer in found}) > 1
-        assert found == [greedy(translator, source, length) for source in corpus.sources]
+        assert len({len(answer) for answer in result}) > 1
+        assert result == [greedy(translator, source, length) for source in corpus.sources]
 
 
 def test_bleu_is_that_of_sacrebleu_on_decoded_answers(translator):
     corpus = numbers(60, seed=4, longest=6)
     said, sources = answers(translator, corpus), encoded(corpus).sources
     expected = sacrebleu.corpus_bleu(said, [list(corpus)], force=True)
-    found = bleu(translator, sources, list(corpus), seed=0)
+    result = bleu(translator, sources, list(corpus), seed=0)
     assert 0 < expected.score < 100
-    assert found.score.value == pytest.approx(expected.score)
-    assert found.score.low < found.score.value < found.score.high
-    assert "tok:13a" in found.signature
+    assert result.score.value == pytest.approx(expected.score)
+    assert result.score.low < result.score.value < result.score.high
+    assert "tok:13a" in result.signature
     assert bleu(translator, sources, list(corpus)).score.low is None
 
 

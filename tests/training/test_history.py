@@ -105,8 +105,8 @@ def test_the_perplexity_of_word_frequencies_is_the_definition(monkeypatch):
     training, held = chance.zipf(1.5, 500) % size, chance.integers(0, size, 90)
     counts, seen = Counter(training.tolist()), len(set(training.tolist()))
     logs = [math.log((counts[w] + seen / size) / (500 + seen)) for w in held.tolist()]
-    found = frequency_perplexity(text(*training), text(*held), size=size)
-    assert found == pytest.approx(math.exp(-sum(logs) / 90))
+    result = frequency_perplexity(text(*training), text(*held), size=size)
+    assert result == pytest.approx(math.exp(-sum(logs) / 90))
     monkeypatch.setattr("vestige.training.word_frequencies._PIECE", 7)  # read in pieces
     assert token_counts(text(*training), size).tolist() == [counts[w] for w in range(size)]
 

@@ -18,7 +18,7 @@ from vestige.training.utterances import evaluate_utterances
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", worlds.SHAPES)
 def test_a_model_learns_what_follows_what_in_either_precision(architecture):
-    held, found = stream(400, seed=1), {}
+    held, result = stream(400, seed=1), {}
     before = evaluate(language_model(architecture), held, sequence_length=5).perplexity
     for precision in ("float32", "bfloat16"):
         model = language_model(architecture)
@@ -28,9 +28,9 @@ def test_a_model_learns_what_follows_what_in_either_precision(architecture):
         assert history.summary()["validation_perplexity"] < 0.75 * before
         assert history.summary()["validation_accuracy"] > 0.6
         assert all(p.dtype == torch.float32 for p in model.parameters())
-        found[precision] = history.summary()["validation_perplexity"]
-    assert found["bfloat16"] != found["float32"]
-    assert found["bfloat16"] == pytest.approx(found["float32"], rel=0.2)
+        result[precision] = history.summary()["validation_perplexity"]
+    assert result["bfloat16"] != result["float32"]
+    assert result["bfloat16"] == pytest.approx(result["float32"], rel=0.2)
 
 
 @pytest.mark.slow

@@ -73,9 +73,9 @@ def test_a_step_on_utterances_is_that_of_the_mean_joint_loss():
     mover = torch.optim.Adam(plain.parameters(), lr=config.learning_rate, fused=True)
     for epoch in range(2):
         for batch in task.batches(plain, config).epoch(config.seed, epoch):
-            found = plain(batch.inputs, batch.intents, batch.tags)
+            result = plain(batch.inputs, batch.intents, batch.tags)
             mover.zero_grad()
-            (found.intent + found.tags).mean().backward()
+            (result.intent + result.tags).mean().backward()
             torch.nn.utils.clip_grad_norm_(plain.parameters(), 0.3)
             mover.step()
     torch.testing.assert_close(weights(model), weights(plain), rtol=1e-4, atol=1e-5)
@@ -97,9 +97,9 @@ def test_padding_changes_no_loss_and_no_gradient():
     together = [p.grad.clone() for p in model.parameters()]
     model.zero_grad()
     losses = []
-    for place in range(3):
+    for position in range(3):
         source, target = (
-            torch.from_numpy(part.document(place).astype(np.int64))
+            torch.from_numpy(part.document(position).astype(np.int64))
             for part in (pairs.sources, pairs.targets)
         )
         inputs = torch.cat([torch.tensor([model.first_token]), target[:-1]])

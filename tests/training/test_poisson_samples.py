@@ -19,8 +19,8 @@ def drawn_units(batches, epochs, seed=0):
     """(batches, units) who came into each batch."""
     samples = [chosen for epoch in range(epochs) for chosen in batches._plan(seed, epoch)]
     drawn = np.zeros((len(samples), batches.units), bool)
-    for place, chosen in enumerate(samples):
-        drawn[place, chosen] = True
+    for position, chosen in enumerate(samples):
+        drawn[position, chosen] = True
     return drawn
 
 
@@ -64,9 +64,9 @@ def test_samples_are_independent_and_as_likely_as_they_say():
     batches = make([3] * 20, size=5, draw="poisson")
     assert (batches.unit, batches.units, batches.sample_rate) == ("sequence", 20, 0.25)
     drawn = np.zeros((800, 20))
-    for place, batch in enumerate(b for e in range(200) for b in batches.epoch(0, e)):
+    for position, batch in enumerate(b for e in range(200) for b in batches.epoch(0, e)):
         for [first, *_] in read(batch):
-            drawn[place, (first - 100) // 3] += 1
+            drawn[position, (first - 100) // 3] += 1
     assert drawn.max() == 1
     assert np.abs(drawn.mean(0) - 0.25).max() < 4.5 * math.sqrt(0.25 * 0.75 / 800)
     together = np.corrcoef(drawn.T)[np.triu_indices(20, 1)]
@@ -86,8 +86,8 @@ def test_samples_are_distributed_as_opacus_draws_them():
     sampler = samplers.UniformWithReplacementSampler(
         num_samples=60, sample_rate=rate, generator=generator, steps=len(mine)
     )
-    for place, chosen in enumerate(sampler):
-        theirs[place, chosen] = True
+    for position, chosen in enumerate(sampler):
+        theirs[position, chosen] = True
     assert ks_2samp(mine.sum(1), theirs.sum(1)).pvalue > 1e-3
     law = binom(60, rate)
 

@@ -95,9 +95,9 @@ def test_a_trainers_state_tells_steps_epochs_batch_and_rate(tmp_path):
     (write(tmp_path) / "training_args.bin").write_bytes(
         b"cos\nsystem\n(S'false'\ntR."
     )  # not opened
-    found = ForeignTraining.of(tmp_path)
-    assert (found.global_step, found.epoch) == (100, 2.5)
-    assert found.settings == {"epochs": 2, "batch_size": 4, "learning_rate": 2e-4}
+    result = ForeignTraining.of(tmp_path)
+    assert (result.global_step, result.epoch) == (100, 2.5)
+    assert result.settings == {"epochs": 2, "batch_size": 4, "learning_rate": 2e-4}
 
 
 def test_the_latest_checkpoint_is_read_where_the_folder_has_no_state(tmp_path):
@@ -110,10 +110,10 @@ def test_the_latest_checkpoint_is_read_where_the_folder_has_no_state(tmp_path):
 
 
 def test_tokens_are_those_seen_or_those_of_as_many_texts(tmp_path):
-    found = ForeignTraining.of(write(tmp_path))
+    result = ForeignTraining.of(write(tmp_path))
     # 100 steps of 4 texts in 2.5 passes are 160 texts, of 30 tokens each
-    assert found.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 4800
-    assert found.tokens_of_text(epochs=2, batch_size=8, text_length=30.0) == 9600
+    assert result.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 4800
+    assert result.tokens_of_text(epochs=2, batch_size=8, text_length=30.0) == 9600
     seen = ForeignTraining.of(write(tmp_path, num_input_tokens_seen=50_000))
     assert seen.tokens_of_text(epochs=2, batch_size=4, text_length=30.0) == 20_000
     unknown = ForeignTraining.of(tmp_path / "none")
@@ -125,9 +125,9 @@ def test_every_field_of_a_trainers_state_is_checked(tmp_path):
     sound = json.loads((write(tmp_path) / STATE).read_text())
 
     def use():
-        found = ForeignTraining.of(tmp_path)
-        TrainingConfig(seed=0, **found.settings)
-        found.tokens_of_text(epochs=1, batch_size=1, text_length=30.0)
+        result = ForeignTraining.of(tmp_path)
+        TrainingConfig(seed=0, **result.settings)
+        result.tokens_of_text(epochs=1, batch_size=1, text_length=30.0)
 
     messages = []
     for what, content in damaged(sound):

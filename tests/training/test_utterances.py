@@ -43,15 +43,15 @@ def taught(epochs):
 
 def slots(tags):
     """(name, begin, end) of each slot, of tags well formed or not, as CoNLL's scorer reads them."""
-    found, name, begin = set(), None, 0
-    for place, tag in enumerate((*tags, "O")):
+    result, name, begin = set(), None, 0
+    for position, tag in enumerate((*tags, "O")):
         kind, _, slot = tag.partition("-")
         if name is not None and (kind != "I" or slot != name):
-            found.add((name, begin, place))
+            result.add((name, begin, position))
             name = None
         if kind != "O" and name is None:
-            name, begin = slot, place
-    return found
+            name, begin = slot, position
+    return result
 
 
 def naive_utterances(model, utterances):
@@ -89,17 +89,17 @@ def naive_utterances(model, utterances):
 @pytest.mark.parametrize("epochs", [1, 2, 4])
 def test_scores_of_utterances_are_those_of_naive_counting(epochs):
     model, test = taught(epochs), worlds.utterances(30, seed=3) + STRANGE
-    found = asdict(evaluate_utterances(model.train(), test))
+    result = asdict(evaluate_utterances(model.train(), test))
     assert model.training
-    assert found == pytest.approx(asdict(naive_utterances(model.eval(), test)), rel=1e-4)
+    assert result == pytest.approx(asdict(naive_utterances(model.eval(), test)), rel=1e-4)
 
 
 def test_labels_that_the_model_lacks_count_as_wrong():
     model, known = listener(), worlds.utterances(10)
-    found = evaluate_utterances(model, STRANGE)
-    assert found.exact_match == 0
-    assert found.perplexity is found.loss is None
-    assert found.intent_accuracy <= 0.5
+    result = evaluate_utterances(model, STRANGE)
+    assert result.exact_match == 0
+    assert result.perplexity is result.loss is None
+    assert result.intent_accuracy <= 0.5
     mixed = evaluate_utterances(model, STRANGE + known)
     assert mixed.loss == pytest.approx(evaluate_utterances(model, known).loss, rel=1e-5)
     task = UtteranceTask(model.encode(known), STRANGE)
@@ -120,13 +120,13 @@ def test_evaluation_leaves_a_model_of_utterances_as_it_was():
 
 def test_intervals_contain_the_scores_and_count_utterances():
     model, test = taught(3), worlds.utterances(50, seed=1) + STRANGE
-    whole, found = evaluate_utterances(model, test), score_with_intervals(model, test)
-    assert {name: found[name] for name in asdict(whole)} == asdict(whole)
-    ends = (found["intent_accuracy_low"], found["intent_accuracy_high"])
+    whole, result = evaluate_utterances(model, test), score_with_intervals(model, test)
+    assert {name: result[name] for name in asdict(whole)} == asdict(whole)
+    ends = (result["intent_accuracy_low"], result["intent_accuracy_high"])
     assert ends == clopper_pearson(round(whole.intent_accuracy * 52), 52)
     for name in ("intent_accuracy", "exact_match", "slot_f1"):
-        assert 0 <= found[f"{name}_low"] <= found[name] <= found[f"{name}_high"] <= 1
-    json.dumps(found, allow_nan=False)
+        assert 0 <= result[f"{name}_low"] <= result[name] <= result[f"{name}_high"] <= 1
+    json.dumps(result, allow_nan=False)
 
 
 def drawn_tags(chance, count, lengths, wrong):
