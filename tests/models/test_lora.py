@@ -117,6 +117,10 @@ def test_an_adapter_finds_its_base_from_any_working_directory(name, folders, tmp
     save_model(model, tmp_path / "adapter")
     monkeypatch.chdir(tmp_path)
     assert torch.equal(answer(load_model("adapter")), answer(model))
+    adapter = tmp_path / "adapter"
+    edit_json(adapter / CONFIG, base_model_name_or_path=".")  # the folder that one works in
+    monkeypatch.chdir(folders[name])
+    assert torch.equal(answer(load_model(adapter)), answer(model))
 
 
 def test_invalid_adapters_are_refused(base):

@@ -217,6 +217,8 @@ def base_of(folder: Path) -> str | Path:
     if not name:
         raise ModelError(f"{file} names no base", remedy=_LORA_REMEDY)
     for path in (folder / name, Path(name)):
+        if path.resolve() == folder.resolve():
+            continue  # "." names the working directory of the training, not the adapter
         if model_folder(path).is_dir() or gguf_file(path) is not None:
             return model_folder(path)
     if Path(name).is_absolute() or name.startswith("."):
